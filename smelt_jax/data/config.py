@@ -1,0 +1,49 @@
+"""Settings of the data room: what `smelt pack` writes, and how training reads it."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class PackConfig:
+    """Text → packed rows on disk.
+
+    Attributes:
+      corpora: where documents come from, each `READER:WHERE`: `local` | `jsonl:GLOB` | `text:FOLDER` | `parquet:GLOB`.
+      tokenizer: `bytes` | `bpe:SIZE` (trained on this corpus, byte level) | `file:PATH/tokenizer.json`.
+      row_tokens: T, the inputs of a row; a stored row has T + 1 tokens.
+      heldout_fraction: share of documents that are held out, chosen by a hash of the document.
+      max_bytes: text taken from each domain at most, in bytes; 0 takes all.
+      invalid_utf8: `replace` (with U+FFFD, counted in the manifest) | `refuse`.
+      seed: order in which documents are packed.
+      shard_rows: rows in a file at most.
+      workers: processes that tokenize; 0 takes one a core.
+    """
+
+    corpora: tuple[str, ...] = ('local',)
+    tokenizer: str = 'bytes'
+    row_tokens: int = 512
+    heldout_fraction: float = 0.05
+    max_bytes: int = 0
+    invalid_utf8: str = 'replace'
+    seed: int = 0
+    shard_rows: int = 4096
+    workers: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class RowsConfig:
+    """Packed rows → batches.
+
+    Attributes:
+      pack: the folder `smelt pack` wrote.
+      batch_rows: B, rows of a global batch.
+      seed: order of the rows.
+      repeat: False: running out of rows is an error before the first step. True: further passes, each in an order of its own.
+      prefetch: batches read ahead.
+    """
+
+    pack: str = ''
+    batch_rows: int = 8
+    seed: int = 0
+    repeat: bool = False
+    prefetch: int = 4

@@ -1,0 +1,68 @@
+"""Settings of the train room."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """What is minimised: cross-entropy + balance · balance loss + router_z · router z-loss.
+
+    Attributes:
+      balance: weight of the load-balance loss. Ours (not published).
+      router_z: weight of the router z-loss. Ours (not published).
+      chunk_tokens: tokens whose logits exist at one time; no [B, T, V] array is ever made.
+    """
+
+    balance: float = 0.01
+    router_z: float = 1e-4
+    chunk_tokens: int = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimConfig:
+    """AdamW under a warmup – stable – decay schedule. The learning rates of the papers are not published: these are ours.
+
+    Attributes:
+      peak_lr: the rate of the stable phase.
+      warmup_steps: linear rise from 0; 0 starts at the peak.
+      b1, b2, eps: of AdamW.
+      weight_decay: on matrices and expert weights, never on norms.
+      clip_norm: bound of the global gradient norm; 0 for none.
+      moment_dtype: of both moments.
+      accumulate: microbatches of an update.
+    """
+
+    peak_lr: float = 1e-3
+    warmup_steps: int = 100
+    b1: float = 0.9
+    b2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+    clip_norm: float = 1.0
+    moment_dtype: str = 'float32'
+    accumulate: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """How long a run goes on, and what it keeps.
+
+    Attributes:
+      steps: updates of the trunk.
+      log_every: updates between two lines of metrics.jsonl.
+      save_every: updates between two checkpoints.
+      keep: checkpoints kept, beside those of `branch_steps`.
+      branch_steps: steps whose checkpoints are kept for ever: annealing branches start there.
+      branch_tokens: tokens of one annealing branch.
+      final_lr_fraction: of the trunk's rate, where the cosine of a branch ends.
+      peak_flops: of the machine, FLOP/s, for MFU; 0 measures a matrix product at start.
+    """
+
+    steps: int = 1000
+    log_every: int = 10
+    save_every: int = 100
+    keep: int = 2
+    branch_steps: tuple[int, ...] = ()
+    branch_tokens: int = 0
+    final_lr_fraction: float = 0.0
+    peak_flops: float = 0.0

@@ -1,0 +1,3 @@
+"""The version of the package: written into manifests, configs and records."""
+
+__version__ = '0.1.0'
