@@ -1,0 +1,103 @@
+"""Flags that several verbs have, above all the --config that becomes a `RunConfig`."""
+
+import difflib
+import importlib.util
+import inspect
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from smelt_jax.cli import pages
+from smelt_jax.config import RunConfig, resolve
+
+FLAGS = flags.FLAGS
+
+
+def define_config() -> None:
+    """Defines --config, required, and with it a flag --config.KEY for every key."""
+    help_text = 'The experiment, FILE.py or FILE.py:ARG. Required.'
+    config_flags.DEFINE_config_file('config', None, help_text, lock_config=True)
+    FLAGS['config'].parser = _ExperimentParser()  # its own hides a missing file until the first key is read
+    flags.mark_flag_as_required('config')
+
+
+def define_workdir(help_text: str) -> None:
+    """Defines --workdir, required: the run directory that the verb writes, or reads."""
+    flags.DEFINE_string('workdir', None, f'{help_text} Required.')
+    flags.mark_flag_as_required('workdir')
+
+
+def run_config() -> RunConfig:
+    """The config of the command line, checked. Raises ValueError, naming the key."""
+    return resolve(FLAGS.config)
+
+
+def find_experiment(path: str) -> Path:
+    """The file that `path` means: itself, or experiments/NAME.py as installed. Raises FileNotFoundError, listing what
+    there is."""
+    if Path(path).is_file():
+        return Path(path)
+    spec = importlib.util.find_spec('experiments')
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
+    for folder in folders:
+        if Path(path).parent == Path('experiments') and (folder / Path(path).name).is_file():
+            return folder / Path(path).name
+    known = sorted(f'experiments/{file.name}' for folder in folders for file in folder.glob('*.py') if file.stem[0] != '_')
+    raise FileNotFoundError(f'no experiment at {path!r}; there are {", ".join(known) or "none"}')
+
+
+def load_experiment(value: str) -> ConfigDict:
+    """What get_config of FILE.py[:ARG] returns. Raises ValueError or FileNotFoundError, naming the file and the remedy."""
+    name, colon, arg = value.partition(':')
+    path = find_experiment(name)
+    get_config = getattr(_load(path), 'get_config', None)
+    if not callable(get_config):
+        raise ValueError(f'{path} has no get_config(arg); an experiment defines it')
+    takes = inspect.signature(get_config).parameters.values()
+    if colon and not takes:
+        raise ValueError(f'{path} takes no argument, got {arg!r}')
+    if not colon and any(parameter.default is parameter.empty for parameter in takes):
+        known = getattr(inspect.getmodule(get_config), 'ARGS', ()) or getattr(_load(path), 'ARGS', ())
+        raise ValueError(f'{path} needs an argument, --config={name}:ARG, one of {", ".join(known)}')
+    config = get_config(arg) if colon else get_config()
+    if not isinstance(config, ConfigDict):
+        raise ValueError(f'{path}: get_config returned {type(config).__name__}, not a ConfigDict; start from default_config()')
+    return config
+
+
+def check_overrides(argv: Sequence[str]) -> None:
+    """Raises ValueError for the first --config.KEY of `argv` whose key no config has, with the nearest one."""
+    keys = [key for key, _, _ in pages.config_keys()]
+    known = {'.'.join(key.split('.')[:depth]) for key in keys for depth in range(1, key.count('.') + 2)}
+    for word in argv:
+        match = re.match(r'--?(?:no)?config\.([^=]*)', word)
+        if match and match[1] not in known:
+            near = nearest(match[1], keys) or next((key for key in keys if key.split('.')[-1] == match[1].split('.')[-1]), '')
+            raise ValueError(f'{word}: a config has no key {match[1]}' + (f'; did you mean {near}?' if near else ''))
+        if match and not any(re.match(r'--?config(=|$)', other) for other in argv):
+            raise ValueError(f'{word} overrides a key of --config=FILE.py, which is missing')
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The entry of `known` that `word` may have meant, or ''."""
+    return next(iter(difflib.get_close_matches(word, known, n=1)), '')
+
+
+class _ExperimentParser(flags.ArgumentParser):
+    syntactic_help = 'FILE.py[:ARG]'
+
+    def parse(self, argument: str) -> ConfigDict:
+        return load_experiment(argument).lock()
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f'experiment_{path.stem}', path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f'{path} is not a Python file; an experiment is FILE.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,94 @@
+"""The command `smelt`: finds the verb, parses its flags, runs it, and says in one line what a user can put right."""
+
+import difflib
+import importlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from absl import flags
+
+from smelt_jax.cli import pages
+from smelt_jax.version import __version__
+
+HELP = ('--help', '-h', '-help', '--helpfull', '--helpshort')
+OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax', 'experiments', 'pallas_kernels'))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `smelt ARGV`. Returns the exit code: 0, 1 if the verb failed for a reason it names, 2 for a wrong command
+    line. Exceptions other than ValueError and OSError are faults of the program, and fly."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in HELP:
+        print(pages.front(), end='')
+        return 0
+    if words[0] == '--version':
+        print(f'smelt_jax {__version__}')
+        return 0
+    verb, *rest = words
+    known = list(pages.verbs())
+    if verb not in known:
+        near = difflib.get_close_matches(verb, known, n=1)
+        hint = f'did you mean {near[0]}?' if near else f'there are {", ".join(known)}'
+        return _fail('smelt', f'no verb {verb!r}; {hint} See smelt --help', 2)
+
+    debug = '--debug' in rest or os.environ.get('SMELT_DEBUG') == '1'
+    rest = [word for word in rest if word != '--debug']
+    module = importlib.import_module(f'smelt_jax.cli.{verb}')
+    before = set(flags.FLAGS)
+    module.define_flags()
+    own = [flags.FLAGS[name] for name in flags.FLAGS if name not in before]
+    if any(word in HELP for word in rest):
+        print(pages.verb(verb, module.__doc__ or '', own, keys='config' in flags.FLAGS), end='')
+        return 0
+
+    sys.argv = [f'smelt {verb}', *rest]  # where config_flags looks for overrides
+    try:
+        _parse(sys.argv)
+    except (flags.Error, ValueError, OSError) as error:
+        if debug:
+            raise
+        return _fail(f'smelt {verb}', re.sub(r'^flag --(\S+)=None: .*', r'--\1 is required', str(error)), 2)
+    return _run(verb, module, debug)
+
+
+def _parse(argv: list[str]) -> None:
+    if 'config' in flags.FLAGS:
+        from smelt_jax.cli.flags import check_overrides
+
+        check_overrides(argv[1:])
+    strays = flags.FLAGS(argv)[1:]
+    if strays:
+        boolean = strays[0].lower() in ('true', 'false')
+        remedy = 'a switch is --name or --noname' if boolean else 'everything is given as --flag=value'
+        raise ValueError(f'stray word {strays[0]!r}; {remedy}')
+
+
+def _run(verb: str, module: ModuleType, debug: bool) -> int:
+    try:
+        module.run()
+    except KeyboardInterrupt:
+        return _fail(f'smelt {verb}', 'interrupted', 130)
+    except BrokenPipeError:  # the reader of our output has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError) as error:
+        if debug:
+            raise
+        of_system = isinstance(error, OSError) and error.filename is not None
+        message = f'{error.filename}: {error.strerror}' if of_system else str(error)
+        where = traceback.extract_tb(error.__traceback__)[-1].filename
+        if not of_system and not where.startswith(OUR_CODE):
+            message += f'\n  (raised in {where}; --debug shows the way there)'
+        return _fail(f'smelt {verb}', message, 1)
+    return 0
+
+
+def _fail(who: str, message: str, code: int) -> int:
+    sys.stdout.flush()
+    print(f'{who}: error: {message}', file=sys.stderr)
+    return code
