@@ -39,7 +39,8 @@ setuptools.setup(
     extras_require={
         'tpu': ['jax[tpu]'],
         'cuda': ['jax[cuda13]'],
-        'hf': ['torch', 'transformers>=4.57'],  # not in the locks: torch alone outweighs them all; tests that need it skip
+        # In no lock file: torch alone outweighs all the rest. Tests that need it skip without it.
+        'hf': ['torch', 'transformers>=4.57'],
         'eval': ['lm-eval>=0.4.9'],
         'dev': ['hypothesis>=6.100', 'mypy>=1.15', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.9'],
     },

@@ -46,26 +46,30 @@ def find_experiment(path: str) -> Path:
     for folder in folders:
         if Path(path).parent == Path('experiments') and (folder / Path(path).name).is_file():
             return folder / Path(path).name
-    known = sorted(f'experiments/{file.name}' for folder in folders for file in folder.glob('*.py') if file.stem[0] != '_')
-    raise FileNotFoundError(f'no experiment at {path!r}; there are {", ".join(known) or "none"}')
+    names = sorted(file.name for folder in folders for file in folder.glob('[!_]*.py'))
+    known = ', '.join(f'experiments/{name}' for name in names)
+    raise FileNotFoundError(f'no experiment at {path!r}; there are {known or "none"}')
 
 
 def load_experiment(value: str) -> ConfigDict:
     """What get_config of FILE.py[:ARG] returns. Raises ValueError or FileNotFoundError, naming the file and the remedy."""
     name, colon, arg = value.partition(':')
     path = find_experiment(name)
-    get_config = getattr(_load(path), 'get_config', None)
+    module = _load(path)
+    get_config = getattr(module, 'get_config', None)
     if not callable(get_config):
         raise ValueError(f'{path} has no get_config(arg); an experiment defines it')
     takes = inspect.signature(get_config).parameters.values()
     if colon and not takes:
         raise ValueError(f'{path} takes no argument, got {arg!r}')
     if not colon and any(parameter.default is parameter.empty for parameter in takes):
-        known = getattr(inspect.getmodule(get_config), 'ARGS', ()) or getattr(_load(path), 'ARGS', ())
-        raise ValueError(f'{path} needs an argument, --config={name}:ARG, one of {", ".join(known)}')
-    config = get_config(arg) if colon else get_config()
+        raise ValueError(f'{path} needs an argument, {name}:ARG, one of {", ".join(getattr(module, "ARGS", ()))}')
+    try:
+        config = get_config(arg) if colon else get_config()
+    except TypeError as error:  # absl would take it for a value of the wrong type, and hide where it is
+        raise RuntimeError(f'{path}: get_config failed') from error
     if not isinstance(config, ConfigDict):
-        raise ValueError(f'{path}: get_config returned {type(config).__name__}, not a ConfigDict; start from default_config()')
+        raise ValueError(f'{path}: get_config returned {type(config).__name__}; start from default_config()')
     return config
 
 
@@ -73,18 +77,15 @@ def check_overrides(argv: Sequence[str]) -> None:
     """Raises ValueError for the first --config.KEY of `argv` whose key no config has, with the nearest one."""
     keys = [key for key, _, _ in pages.config_keys()]
     known = {'.'.join(key.split('.')[:depth]) for key in keys for depth in range(1, key.count('.') + 2)}
+    given = any(re.match(r'--?config(=|$)', word) for word in argv)
     for word in argv:
         match = re.match(r'--?(?:no)?config\.([^=]*)', word)
         if match and match[1] not in known:
-            near = nearest(match[1], keys) or next((key for key in keys if key.split('.')[-1] == match[1].split('.')[-1]), '')
-            raise ValueError(f'{word}: a config has no key {match[1]}' + (f'; did you mean {near}?' if near else ''))
-        if match and not any(re.match(r'--?config(=|$)', other) for other in argv):
+            same_end = [key for key in keys if key.split('.')[-1] == match[1].split('.')[-1]]
+            near = difflib.get_close_matches(match[1], keys, n=1) or same_end
+            raise ValueError(f'{word}: there is no key {match[1]}' + (f'; did you mean {near[0]}?' if near else ''))
+        if match and not given:
             raise ValueError(f'{word} overrides a key of --config=FILE.py, which is missing')
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """The entry of `known` that `word` may have meant, or ''."""
-    return next(iter(difflib.get_close_matches(word, known, n=1)), '')
 
 
 class _ExperimentParser(flags.ArgumentParser):

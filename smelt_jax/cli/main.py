@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if verb not in known:
         near = difflib.get_close_matches(verb, known, n=1)
         hint = f'did you mean {near[0]}?' if near else f'there are {", ".join(known)}'
-        return _fail('smelt', f'no verb {verb!r}; {hint} See smelt --help', 2)
+        return _fail('smelt', f'no verb {verb!r}; {hint}', 2)
 
     debug = '--debug' in rest or os.environ.get('SMELT_DEBUG') == '1'
     rest = [word for word in rest if word != '--debug']
@@ -76,15 +76,16 @@ def _run(verb: str, module: ModuleType, debug: bool) -> int:
     except BrokenPipeError:  # the reader of our output has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError) as error:
+    except OSError as error:
         if debug:
             raise
-        of_system = isinstance(error, OSError) and error.filename is not None
-        message = f'{error.filename}: {error.strerror}' if of_system else str(error)
+        return _fail(f'smelt {verb}', f'{error.filename}: {error.strerror}' if error.filename else str(error), 1)
+    except ValueError as error:
+        if debug:
+            raise
         where = traceback.extract_tb(error.__traceback__)[-1].filename
-        if not of_system and not where.startswith(OUR_CODE):
-            message += f'\n  (raised in {where}; --debug shows the way there)'
-        return _fail(f'smelt {verb}', message, 1)
+        hint = '' if where.startswith(OUR_CODE) else f'\n  (raised in {where}; --debug shows the way there)'
+        return _fail(f'smelt {verb}', f'{error}{hint}', 1)
     return 0
 
 

@@ -76,10 +76,13 @@ def front() -> str:
 def verb(name: str, doc: str, own: Iterable[flags.Flag], keys: bool) -> str:
     """The page of a verb: its docstring, its own flags and, if it takes a config, the keys of that."""
     page = [f'smelt {name}: {doc.strip()}', '', 'Flags:', *_columns(map(_flag_entry, own), left=30)]
-    page += [*_columns([('  --debug', 'Shows the traceback of an error (or SMELT_DEBUG=1).')], left=30)]
+    page += _columns([('  --debug', 'Shows the traceback of an error (or SMELT_DEBUG=1).')], left=30)
     if keys:
-        page += ['', 'Keys of the config and their defaults; the file given as --config sets others, --config.KEY=VALUE overrides both:']
-        page += _columns(((f'  {key}={default!r}', doc) for key, default, doc in config_keys()), left=44)
+        page += [
+            '',
+            'Keys of --config with their defaults. The experiment sets others; --config.KEY=VALUE overrides both:',
+        ]
+        page += _columns(((f'  {key}={default!r}', text) for key, default, text in config_keys()), left=44)
     return '\n'.join(page) + '\n'
 
 
@@ -103,7 +106,7 @@ def _leaves(config: typing.Any, where: str) -> Iterator[tuple[str, typing.Any, s
 def _attribute_docs(docstring: str) -> dict[str, str]:
     """The lines `name: text` and `name, name: text` of a docstring's Attributes, by name."""
     _, _, section = docstring.partition('Attributes:\n')
-    docs = {}
+    docs: dict[str, str] = {}
     for names, text in re.findall(r'^ {6}(\w[\w, ]*): (.*(?:\n {8}.*)*)', section, flags=re.MULTILINE):
         docs |= dict.fromkeys(names.split(', '), ' '.join(text.split()))
     return docs
