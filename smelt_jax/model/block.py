@@ -1,0 +1,54 @@
+"""A layer, and a stack of layers with its parameters stacked on a leading axis."""
+
+import flax.linen as nn
+import jax
+
+from smelt_jax.model.attention import Attention, Context
+from smelt_jax.model.config import ModelConfig
+from smelt_jax.model.experts import Experts, RouterSums
+from smelt_jax.model.norm import RMSNorm
+
+
+class Block(nn.Module):
+    """x + s · attention(norm(x)), then x + s · experts(norm(x)), with s the residual scale: 1 outside the loop."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x_BTD: jax.Array, context: Context, residual_scale: float) -> tuple[jax.Array, RouterSums]:
+        config = self.config
+        attention = Attention(config.attention, config.init_std, config.norm_eps, name='attention')
+        experts = Experts(config.experts, config.init_std, name='experts')
+        update_BTD = attention(RMSNorm(config.norm_eps, name='attention_norm')(x_BTD), context)
+        x_BTD = x_BTD + residual_scale * update_BTD
+        update_BTD, sums = experts(RMSNorm(config.norm_eps, name='experts_norm')(x_BTD), context.segment_ids_BT)
+        return x_BTD + residual_scale * update_BTD, sums
+
+
+class Stack(nn.Module):
+    """`layers` blocks under one scan: the program's size does not depend on their number.
+
+    Parameters have a leading axis of length `layers`; so have the returned `RouterSums`.
+    """
+
+    config: ModelConfig
+    layers: int
+
+    @nn.compact
+    def __call__(self, x_BTD: jax.Array, context: Context, residual_scale: float) -> tuple[jax.Array, RouterSums]:
+        block = nn.scan(
+            _rematerialised(self.config.remat),
+            variable_axes={'params': 0, 'intermediates': 0},
+            split_rngs={'params': True},
+            length=self.layers,
+            in_axes=nn.broadcast,
+        )
+        return block(self.config, name='blocks')(x_BTD, context, residual_scale)
+
+
+def _rematerialised(remat: str) -> type[Block]:
+    if remat == 'none':
+        return Block
+    policies = {'layer': None, 'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
+    # prevent_cse=False: inside a scan the two computations cannot be merged anyway.
+    return nn.remat(Block, policy=policies[remat], prevent_cse=False, static_argnums=(3,))
