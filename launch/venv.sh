@@ -8,9 +8,9 @@ die() {
     exit 1
 }
 
-# pip with nothing to answer and nothing to count.
+# quiet_pip VENV ARGUMENTS: pip install, silent but for errors.
 quiet_pip() {
-    "$1/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off -qq "${@:2}"
+    "$1/bin/python" -m pip install --disable-pip-version-check --no-input --no-compile -qq "${@:2}"
 }
 
 # find_python OLDEST: sets `python` to the first interpreter that starts, is at least that new and can make environments.
@@ -87,6 +87,8 @@ use_venv() {
     echo unfinished > "$mark"
     quiet_pip "$venv" -r "$lock" || die "pip could not install $lock; see above. Run again, and it starts afresh"
     quiet_pip "$venv" --no-deps --no-build-isolation -e "$ROOT" || die "pip could not install $ROOT; see above"
+    # On all cores, which pip does not. Some packages carry files for another Python: they do not compile, and need not.
+    "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true
     echo "$level $stamp" > "$mark"
     printf '%s is ready after %d s.\n' "$1" $((SECONDS - start))
 }

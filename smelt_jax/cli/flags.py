@@ -82,7 +82,7 @@ def check_overrides(argv: Sequence[str]) -> None:
         match = re.match(r'--?(?:no)?config\.([^=]*)', word)
         if match and match[1] not in known:
             same_end = [key for key in keys if key.split('.')[-1] == match[1].split('.')[-1]]
-            near = difflib.get_close_matches(match[1], keys, n=1) or same_end
+            near = same_end or difflib.get_close_matches(match[1], keys, n=1)
             raise ValueError(f'{word}: there is no key {match[1]}' + (f'; did you mean {near[0]}?' if near else ''))
         if match and not given:
             raise ValueError(f'{word} overrides a key of --config=FILE.py, which is missing')
