@@ -1,0 +1,28 @@
+"""Trains a config in a workdir. Run again, it goes on from its last checkpoint.
+
+    smelt train --config=experiments/quickstart.py:smelt --config.data.pack=runs/pack --workdir=runs/smelt
+
+The workdir gets config.json (every number the run depends on), lineage.json (packed rows, tokenizer), checkpoints/,
+metrics.jsonl and tensorboard/. A workdir that belongs to another config is refused, with the keys that differ. Checkpoints of
+train.branch_steps are kept for ever: `smelt branch` starts there.
+
+The learning rate warms up and then stays (the W and S of WSD); the decay is the branches' part.
+"""
+
+from absl import flags
+
+from smelt_jax.cli.flags import define_config, define_workdir, run_config
+
+
+def define_flags() -> None:
+    """--config and --workdir."""
+    define_config()
+    define_workdir('The run directory.')
+
+
+def run() -> None:
+    """Trains."""
+    from smelt_jax.train.loop import train
+
+    train(run_config(), flags.FLAGS.workdir)
+    print(f'{flags.FLAGS.workdir}: trained')

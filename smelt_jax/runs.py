@@ -1,0 +1,148 @@
+"""A run directory: every path and every format of it.
+
+    config.json      the resolved config
+    lineage.json     where the run comes from: see `Lineage`
+    checkpoints/     Orbax, one folder a step
+    metrics.jsonl    one line every `train.log_every` updates
+    tensorboard/     the same, as events
+    records.jsonl    one line an evaluation
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from etils import epath
+
+from smelt_jax.config import RunConfig, diff, from_dict, to_dict
+
+# These say how a machine does the work or where it finds it, and change no number of the run.
+FREE_KEYS = ('data.pack', 'data.prefetch', 'pack.workers', 'train.peak_flops')
+
+
+@dataclasses.dataclass(frozen=True)
+class Lineage:
+    """Where a run comes from.
+
+    Attributes:
+      kind: `trunk` | `branch`.
+      pack: fingerprint of the packed rows it reads.
+      tokenizer: fingerprint of their tokenizer.
+      start, stop: global steps of the first update and of the end. A trunk starts at 0, a branch at its trunk's checkpoint.
+      trunk: of a branch, the trunk's run directory; else ''.
+      trunk_config: of a branch, the fingerprint of its trunk's config; else ''.
+    """
+
+    kind: str
+    pack: str
+    tokenizer: str
+    start: int
+    stop: int
+    trunk: str = ''
+    trunk_config: str = ''
+
+
+class RunDir:
+    """Paths of a run, and the reading and writing of its small files."""
+
+    def __init__(self, path: epath.PathLike) -> None:
+        self.path = epath.Path(path)
+        self.config_file = self.path / 'config.json'
+        self.lineage_file = self.path / 'lineage.json'
+        self.checkpoints = self.path / 'checkpoints'
+        self.metrics_file = self.path / 'metrics.jsonl'
+        self.records_file = self.path / 'records.jsonl'
+        self.tensorboard = self.path / 'tensorboard'
+
+    def claim(self, run: RunConfig, lineage: Lineage) -> None:
+        """Makes the directory this run's, or finds that it already is.
+
+        Raises:
+          ValueError: it belongs to a run of another config or lineage; the message lists the keys that differ.
+        """
+        wanted = {'config': _bound(to_dict(run)), 'lineage': dataclasses.asdict(lineage)}
+        if self.config_file.exists() and self.lineage_file.exists():
+            found = {'config': _bound(_read_json(self.config_file)), 'lineage': _read_json(self.lineage_file)}
+            wanted['lineage']['trunk'] = found['lineage'].get('trunk', '')  # a trunk may have moved; its config tells
+            lines = diff(found, json.loads(json.dumps(wanted)))
+            if lines:
+                raise ValueError(
+                    f'{self.path} belongs to another run, which differs in {"; ".join(lines)}. '
+                    f'Give this run a workdir of its own, or the settings of that one'
+                )
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.config_file, json.dumps(to_dict(run), indent=2) + '\n')
+        write_atomically(self.lineage_file, json.dumps(dataclasses.asdict(lineage), indent=2) + '\n')
+
+    def config(self) -> RunConfig:
+        """The resolved config. Raises FileNotFoundError if this is no run directory."""
+        if not self.config_file.exists():
+            raise FileNotFoundError(f'{self.path} is no run directory: it has no config.json')
+        return from_dict(RunConfig, _read_json(self.config_file))
+
+    def lineage(self) -> Lineage:
+        """Where the run comes from."""
+        return Lineage(**_read_json(self.lineage_file))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl, each step once."""
+        return read_lines(self.metrics_file)
+
+    def forget_metrics_after(self, step: int) -> None:
+        """Drops the lines of updates that a resumed run will do again."""
+        lines = self.metrics()
+        kept = [line for line in lines if line['step'] <= step]
+        if len(kept) < len(lines) or self.metrics_file.exists():
+            write_atomically(self.metrics_file, ''.join(json.dumps(line) + '\n' for line in kept))
+
+    def records(self) -> list[dict[str, Any]]:
+        """The evaluations of this run."""
+        return read_lines(self.records_file)
+
+    def put_records(self, records: Iterable[dict[str, Any]]) -> None:
+        """Adds evaluations. One with the same `step`, `visits` and `task` takes the place of the older."""
+        new = list(records)
+        keys = {_record_key(record) for record in new}
+        kept = [record for record in self.records() if _record_key(record) not in keys]
+        write_atomically(self.records_file, ''.join(json.dumps(record) + '\n' for record in kept + new))
+
+
+def config_fingerprint(run: RunConfig) -> str:
+    """A short hash of all that binds a run's numbers."""
+    text = json.dumps(_bound(to_dict(run)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_lines(file: epath.Path) -> list[dict[str, Any]]:
+    """JSON lines. A last line that a killed process left unfinished is passed over."""
+    if not file.exists():
+        return []
+    lines = file.read_text().split('\n')
+    return [json.loads(line) for line in lines[:-1] if line]
+
+
+def write_atomically(file: epath.Path, text: str) -> None:
+    """The whole text or the old file: never a part, whatever kills the process."""
+    temporary = file.parent / f'.{file.name}.{os.getpid()}'
+    temporary.write_text(text)
+    temporary.replace(file)
+
+
+def _read_json(file: epath.Path) -> dict[str, Any]:
+    return json.loads(file.read_text())
+
+
+def _record_key(record: dict[str, Any]) -> tuple[Any, ...]:
+    return record['step'], record['visits'], record['task']
+
+
+def _bound(config: dict[str, Any]) -> dict[str, Any]:
+    config = json.loads(json.dumps(config))
+    for key in FREE_KEYS:
+        room, name = key.split('.')
+        config[room].pop(name, None)
+    return config

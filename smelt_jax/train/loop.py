@@ -1,0 +1,150 @@
+"""The training loop of trunks and branches: resumes, steps, checks, reports, saves."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from smelt_jax.batch import Batch
+from smelt_jax.budget.accounting import budget_of
+from smelt_jax.config import RunConfig
+from smelt_jax.data.manifest import Manifest, open_pack
+from smelt_jax.data.rows import require_steps, train_batches
+from smelt_jax.model.transformer import Transformer
+from smelt_jax.runs import Lineage, RunDir
+from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.optimizer import optimizer
+from smelt_jax.train.peak import peak_flops
+from smelt_jax.train.report import Report
+from smelt_jax.train.schedule import trunk_schedule
+from smelt_jax.train.state import TrainState, init_state
+from smelt_jax.train.step import make_step
+
+
+class NonFiniteError(ArithmeticError):
+    """The loss or the gradient is not a number any more. The last checkpoint is from before."""
+
+
+def train(run: RunConfig, workdir: str) -> RunDir:
+    """Trains the trunk of `run` in `workdir`, from its last checkpoint if it has one, to `train.steps`.
+
+    Raises:
+      ValueError: the config, the pack or the workdir do not fit each other; nothing was written.
+      NonFiniteError: see there.
+    """
+    manifest = open_pack(run.data.pack)
+    run_dir = RunDir(workdir)
+    lineage = Lineage('trunk', manifest.fingerprint, manifest.tokenizer.fingerprint, 0, run.train.steps)
+    schedule = trunk_schedule(run.optim.peak_lr, run.optim.warmup_steps)
+    fit(run, run_dir, lineage, schedule, manifest, lambda like: None)
+    return run_dir
+
+
+def fit(
+    run: RunConfig,
+    run_dir: RunDir,
+    lineage: Lineage,
+    schedule: optax.Schedule,
+    manifest: Manifest,
+    seed: Callable[[TrainState], TrainState | None],
+) -> None:
+    """Updates `lineage.start` … `lineage.stop` of a trunk or a branch.
+
+    Args:
+      run, run_dir, lineage, schedule, manifest: of the run.
+      seed: gives the state a fresh run starts from, for abstract shapes of it; None initialises parameters.
+    """
+    check(run, manifest)
+    require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
+    run_dir.claim(run, lineage)
+    transformation = optimizer(run.optim, schedule)
+
+    def fresh() -> TrainState:
+        return init_state(run.model, transformation, run.seed)
+
+    pinned = run.train.branch_steps if lineage.kind == 'trunk' else ()
+    with Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
+        latest = checkpoints.latest()
+        if latest is not None and latest >= lineage.stop:
+            return
+        like = jax.eval_shape(fresh)
+        state = checkpoints.restore(latest, like) if latest is not None else seed(like)
+        step = lineage.start if latest is None else latest
+        state = jax.jit(fresh)() if state is None else state
+
+        flops = budget_of(run.model, manifest.splits['train'].mean_attended_keys).train_flops.total
+        peak = peak_flops(run.train.peak_flops, run.model.dtype)
+        update = make_step(Transformer(run.model), run.loss, transformation, schedule, run.optim.accumulate)
+        batches = train_batches(run.data.pack, run.data, step)
+        with Report(run_dir, run.name, step, lineage.stop, flops, peak) as report:
+            _updates(run, lineage, state, step, batches, jax.jit(update, donate_argnums=0), report, checkpoints)
+        checkpoints.wait()
+
+
+def check(run: RunConfig, manifest: Manifest) -> None:
+    """Raises ValueError if the model cannot read the pack, or the run's own numbers contradict each other."""
+    if run.model.vocab < manifest.tokenizer.vocab:
+        raise ValueError(
+            f'model.vocab={run.model.vocab} is smaller than the tokenizer of {run.data.pack} with {manifest.tokenizer.vocab} '
+            f'tokens; set model.vocab to that or more'
+        )
+    if run.data.batch_rows % run.optim.accumulate:
+        raise ValueError(
+            f'data.batch_rows={run.data.batch_rows} is not divisible by optim.accumulate={run.optim.accumulate}; '
+            f'choose an accumulation that divides the rows'
+        )
+    late = [step for step in run.train.branch_steps if not 0 < step <= run.train.steps]
+    if late:
+        raise ValueError(f'train.branch_steps={late} are not among the steps 1 … {run.train.steps} of the trunk')
+
+
+def _updates(
+    run: RunConfig,
+    lineage: Lineage,
+    state: TrainState,
+    step: int,
+    batches: Any,
+    update: Callable[[TrainState, Batch], tuple[TrainState, dict]],
+    report: Report,
+    checkpoints: Checkpoints,
+) -> None:
+    tokens = run.data.batch_rows * run.pack.row_tokens
+    good: dict[str, float] = {}
+    pending: tuple[int, np.ndarray, dict] | None = None
+    for _, row_ids, batch in batches:
+        if step == lineage.stop:
+            break
+        compiling = pending is None
+        state, metrics = update(state, batch)
+        if compiling:
+            jax.block_until_ready(metrics)
+            report.start_clock()
+        # The update before is read while this one runs: the device never waits for the check.
+        good = _read(pending, good, report, run.train.log_every, lineage.stop, tokens)
+        step += 1
+        pending = (step, row_ids, metrics)
+        if step % run.train.save_every == 0 or step in run.train.branch_steps or step == lineage.stop:
+            good = _read(pending, good, report, run.train.log_every, lineage.stop, tokens)
+            pending = (step, row_ids, {})
+            checkpoints.save(step, state)
+
+
+def _read(pending, good, report, log_every, stop, tokens) -> dict[str, float]:
+    """Takes the metrics of a finished update: stops on a number that is none, logs if it is time."""
+    if pending is None or not pending[2]:
+        return good
+    step, row_ids, metrics = pending
+    values = {name: float(value) for name, value in metrics.items()}
+    if not (math.isfinite(values['loss']) and math.isfinite(values['grad_norm'])):
+        raise NonFiniteError(
+            f'step {step}: loss {values["loss"]}, gradient norm {values["grad_norm"]}. '
+            f'Last finite metrics: {good or "none"}. Rows of the batch: {row_ids.tolist()}. '
+            f'The last checkpoint is from before; look at these rows, or lower optim.peak_lr'
+        )
+    report.step(step, tokens)
+    if step % log_every == 0 or step == stop:
+        report.log(step, {**values, 'tokens_seen': step * tokens})
+    return values

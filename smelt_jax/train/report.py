@@ -1,0 +1,89 @@
+"""Where metrics go: metrics.jsonl, TensorBoard, the terminal."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+
+import rich.console
+import rich.progress
+import tensorboardX
+
+from smelt_jax.runs import RunDir
+
+CLOCK_KEYS = ('tokens_per_second', 'mfu', 'seconds')
+
+
+class Report:
+    """Writes a line a log step and shows progress. One writer a run: process 0's. Use as a context manager."""
+
+    def __init__(self, run_dir: RunDir, label: str, start: int, stop: int, flops_per_token: float, peak: float) -> None:
+        """
+        Args:
+          run_dir: of the run; lines of steps after `start` are dropped, since they are made again.
+          label: shown before the progress.
+          start, stop: the first step and the end.
+          flops_per_token: training FLOPs of the model per token.
+          peak: FLOP/s of the machine.
+        """
+        run_dir.forget_metrics_after(start)
+        self._flops_per_token, self._peak = flops_per_token, peak
+        self._lines = run_dir.metrics_file.open('a')
+        self._events = tensorboardX.SummaryWriter(str(run_dir.tensorboard), purge_step=start + 1, flush_secs=30)
+        console = rich.console.Console(file=sys.stderr)
+        self._bar = rich.progress.Progress(
+            rich.progress.TextColumn('{task.description}'),
+            rich.progress.BarColumn(bar_width=20),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TextColumn('{task.fields[note]}'),
+            rich.progress.TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._plain = None if console.is_terminal else console
+        self._task = self._bar.add_task(label, total=stop, completed=start, note='compiling')
+        self._label, self._stop = label, stop
+        self._began = self._clock = time.perf_counter()
+        self._clock_tokens = 0.0
+        self._last_plain = 0.0
+
+    def __enter__(self) -> 'Report':
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        self._lines.close()
+        self._events.close()
+
+    def start_clock(self) -> None:
+        """Compilation is over: speed is counted from here."""
+        self._clock, self._clock_tokens = time.perf_counter(), 0.0
+
+    def step(self, step: int, tokens: float) -> None:
+        """An update is done that read `tokens` tokens."""
+        self._clock_tokens += tokens
+        self._bar.update(self._task, completed=step)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """A line of metrics, with the speed since the last one."""
+        now = time.perf_counter()
+        speed = self._clock_tokens / (now - self._clock)
+        line = {
+            'step': step,
+            **metrics,
+            'tokens_per_second': speed,
+            'mfu': speed * self._flops_per_token / self._peak,
+            'seconds': now - self._began,
+        }
+        self._clock, self._clock_tokens = now, 0.0
+        self._lines.write(json.dumps(line) + '\n')
+        self._lines.flush()
+        for key, value in line.items():
+            if key != 'step':
+                self._events.add_scalar(key, value, step)
+        note = f'loss {line["loss"]:.4f}  {speed:,.0f} tokens/s  MFU {line["mfu"]:.2f}'
+        self._bar.update(self._task, note=note)
+        if self._plain and (now - self._last_plain > 10 or step == self._stop):
+            self._last_plain = now
+            self._plain.print(f'{self._label}  step {step}/{self._stop}  {note}', highlight=False)
