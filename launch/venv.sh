@@ -23,9 +23,11 @@ find_python() {
         for name in python3.11 python3.12 python3.13 python3.14 python3 python; do
             while IFS= read -r path; do candidates+=("$path"); done < <(type -aP "$name")
         done
-        for path in "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/*/bin/python3; do candidates+=("$path"); done
+        for path in "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/*/bin/python3; do
+            if [[ -x $path ]]; then candidates+=("$path"); fi
+        done
     fi
-    for path in "${candidates[@]}"; do
+    for path in ${candidates[@]+"${candidates[@]}"}; do
         # Each is tried by running it: a pyenv shim may be there for a version that is not.
         answer=$("$path" - "$oldest" 2>/dev/null <<'PYTHON'
 import sys
