@@ -28,7 +28,7 @@ class OptimConfig:
       b1, b2, eps: of AdamW.
       weight_decay: on matrices and expert weights, never on norms.
       clip_norm: bound of the global gradient norm; 0 for none.
-      moment_dtype: of both moments.
+      moment_dtype: of the first moment; the second is float32 always, since small changes vanish in bfloat16.
       accumulate: microbatches of an update.
     """
 

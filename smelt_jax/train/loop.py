@@ -1,10 +1,10 @@
 """The training loop of trunks and branches: resumes, steps, checks, reports, saves."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -13,7 +13,6 @@ from smelt_jax.budget.accounting import budget_of
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import Manifest, open_pack
 from smelt_jax.data.rows import require_steps, train_batches
-from smelt_jax.model.transformer import Transformer
 from smelt_jax.runs import Lineage, RunDir
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.optimizer import optimizer
@@ -24,7 +23,7 @@ from smelt_jax.train.state import TrainState, init_state
 from smelt_jax.train.step import make_step
 
 
-class NonFiniteError(ArithmeticError):
+class NonFiniteError(ValueError):
     """The loss or the gradient is not a number any more. The last checkpoint is from before."""
 
 
@@ -60,7 +59,7 @@ def fit(
     check(run, manifest)
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
     run_dir.claim(run, lineage)
-    transformation = optimizer(run.optim, schedule)
+    transformation = optimizer(run.optim)
 
     def fresh() -> TrainState:
         return init_state(run.model, transformation, run.seed)
@@ -77,10 +76,9 @@ def fit(
 
         flops = budget_of(run.model, manifest.splits['train'].mean_attended_keys).train_flops.total
         peak = peak_flops(run.train.peak_flops, run.model.dtype)
-        update = make_step(Transformer(run.model), run.loss, transformation, schedule, run.optim.accumulate)
         batches = train_batches(run.data.pack, run.data, step)
-        with Report(run_dir, run.name, step, lineage.stop, flops, peak) as report:
-            _updates(run, lineage, state, step, batches, jax.jit(update, donate_argnums=0), report, checkpoints)
+        with Report(run_dir, run_dir.path.name, step, lineage.stop, flops, peak) as report:
+            _updates(run, lineage, schedule, state, step, batches, report, checkpoints)
         checkpoints.wait()
 
 
@@ -104,13 +102,14 @@ def check(run: RunConfig, manifest: Manifest) -> None:
 def _updates(
     run: RunConfig,
     lineage: Lineage,
+    schedule: optax.Schedule,
     state: TrainState,
     step: int,
-    batches: Any,
-    update: Callable[[TrainState, Batch], tuple[TrainState, dict]],
+    batches: Iterator[tuple[int, np.ndarray, Batch]],
     report: Report,
     checkpoints: Checkpoints,
 ) -> None:
+    update = make_step(run.model, run.loss, run.optim)
     tokens = run.data.batch_rows * run.pack.row_tokens
     good: dict[str, float] = {}
     pending: tuple[int, np.ndarray, dict] | None = None
@@ -118,7 +117,7 @@ def _updates(
         if step == lineage.stop:
             break
         compiling = pending is None
-        state, metrics = update(state, batch)
+        state, metrics = update(state, batch, jnp.float32(schedule(step)))
         if compiling:
             jax.block_until_ready(metrics)
             report.start_clock()

@@ -1,5 +1,6 @@
 """One update: gradients of a batch in microbatches, the optimizer, the metrics."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,24 +9,22 @@ import jax.numpy as jnp
 import optax
 
 from smelt_jax.batch import Batch
+from smelt_jax.model.config import LoopConfig, ModelConfig
 from smelt_jax.model.transformer import Transformer
-from smelt_jax.train.config import LossConfig
+from smelt_jax.train.config import LossConfig, OptimConfig
 from smelt_jax.train.loss import LossSums, objective
+from smelt_jax.train.optimizer import apply, optimizer
 from smelt_jax.train.state import TrainState
 
 Metrics = dict[str, jax.Array]
 
 
-def make_step(
-    model: Transformer,
-    loss: LossConfig,
-    transformation: optax.GradientTransformation,
-    schedule: optax.Schedule,
-    accumulate: int = 1,
-) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
-    """Builds `step(state, batch) -> (state, metrics)`, to be jitted with the state donated.
+@functools.cache
+def make_step(model: ModelConfig, loss: LossConfig, optim: OptimConfig) -> Callable[..., tuple[TrainState, Metrics]]:
+    """Builds `step(state, batch, lr) -> (state, metrics)`, jitted with the state donated. The same settings get the same
+    function, compiled once, whatever the learning rate: a trunk's branches use the trunk's.
 
-    A batch is cut into `accumulate` microbatches of consecutive rows; the gradient is that of the mean over all real
+    A batch is cut into `optim.accumulate` microbatches of consecutive rows; the gradient is that of the mean over all real
     targets of the batch, however they are spread over the microbatches.
 
     Metrics: `loss` (cross-entropy alone, nats per target), `balance`, `router_z`, `grad_norm` (before clipping), `lr`,
@@ -33,23 +32,25 @@ def make_step(
     `unused_v` (share of experts nobody chose).
     """
 
-    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        grads, sums, counts_XE = gradients(state.params, model, batch, loss, accumulate)
-        updates, opt_state = transformation.update(grads, state.opt_state, state.params)
+    transformer, transformation = Transformer(model), optimizer(optim)
+
+    def step(state: TrainState, batch: Batch, lr: jax.Array) -> tuple[TrainState, Metrics]:
+        grads, sums, counts_XE = gradients(state.params, transformer, batch, loss, optim.accumulate)
+        direction, opt_state = transformation.update(grads, state.opt_state, state.params)
         tokens, targets = jnp.maximum(sums.tokens, 1), jnp.maximum(sums.targets, 1)
         metrics = {
             'loss': sums.cross_entropy / targets,
             'balance': sums.balance / tokens,
             'router_z': sums.router_z / tokens,
             'grad_norm': optax.global_norm(grads),
-            'lr': jnp.asarray(schedule(state.step), jnp.float32),
+            'lr': lr,
             'targets': sums.targets,
             'tokens': sums.tokens,
-            **_load(counts_XE, model.config),
+            **_load(counts_XE, model.loop),
         }
-        return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
+        return TrainState(state.step + 1, apply(state.params, direction, lr), opt_state), metrics
 
-    return step
+    return jax.jit(step, donate_argnums=0)
 
 
 def gradients(
@@ -75,9 +76,8 @@ def gradients(
     return total
 
 
-def _load(counts_XE: jax.Array, config: Any) -> Metrics:
+def _load(counts_XE: jax.Array, loop: LoopConfig) -> Metrics:
     """Router load by visit: prelude and coda count as visit 1."""
-    loop = config.loop
     metrics = {}
     for visit in range(loop.visits):
         start = loop.start + visit * loop.length
