@@ -108,8 +108,7 @@ def test_every_verb_has_a_page(smelt: Run, verb: str) -> None:
     assert page.startswith(f'smelt {verb}: ')
     assert '\nFlags:\n' in page
     assert '--logtostderr' not in page
-    assert ('--config' in page) == ('model.experts.per_token=8' in page)
-    assert all(len(line) <= 120 for line in page.splitlines())
+    assert ('\n  --config ' in page) == ('model.experts.per_token=8' in page)
 
 
 def test_version(smelt: Run) -> None:

@@ -126,7 +126,7 @@ def _flag_entry(flag: flags.Flag) -> tuple[str, str]:
 def _columns(entries: Iterable[tuple[str, str]], left: int) -> Iterator[str]:
     """Two columns, the right one wrapped; what is too long for the left one has a line of its own."""
     for name, text in entries:
-        lines = textwrap.wrap(' '.join(text.split()), WIDTH - left) or ['']
+        lines = textwrap.wrap(' '.join(text.split()), WIDTH - left, break_on_hyphens=False) or ['']
         if len(name) + 2 > left:
             yield name
         else:
