@@ -34,15 +34,15 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
         raise ValueError(f'a branch of {tokens} tokens: give --tokens, or train.branch_tokens in the trunk\'s config')
     if run_dir.path.resolve() == trunk_dir.path.resolve():
         raise ValueError(f'the branch cannot live in its trunk\'s directory {trunk}; give --workdir another one')
-    steps = math.ceil(tokens / (run.data.batch_rows * run.pack.row_tokens))
     manifest = open_pack(run.data.pack)
+    steps = math.ceil(tokens / (run.data.batch_rows * manifest.row_tokens))
     parent = trunk_dir.lineage()
     if parent.pack != manifest.fingerprint:
         raise ValueError(f'{run.data.pack} was packed anew since the trunk {trunk} read it: {manifest.fingerprint}, then {parent.pack}')
     lineage = Lineage(
         kind='branch',
         pack=manifest.fingerprint,
-        tokenizer=manifest.tokenizer.fingerprint,
+        tokenizer=manifest.tokenizer_fingerprint,
         start=step,
         stop=step + steps,
         trunk=os.path.relpath(trunk_dir.path, run_dir.path) if '://' not in trunk else trunk,

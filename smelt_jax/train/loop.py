@@ -36,7 +36,7 @@ def train(run: RunConfig, workdir: str) -> RunDir:
     """
     manifest = open_pack(run.data.pack)
     run_dir = RunDir(workdir)
-    lineage = Lineage('trunk', manifest.fingerprint, manifest.tokenizer.fingerprint, 0, run.train.steps)
+    lineage = Lineage('trunk', manifest.fingerprint, manifest.tokenizer_fingerprint, 0, run.train.steps)
     schedule = trunk_schedule(run.optim.peak_lr, run.optim.warmup_steps)
     fit(run, run_dir, lineage, schedule, manifest, lambda like: None)
     return run_dir
@@ -74,19 +74,19 @@ def fit(
         step = lineage.start if latest is None else latest
         state = jax.jit(fresh)() if state is None else state
 
-        flops = budget_of(run.model, manifest.splits['train'].mean_attended_keys).train_flops.total
+        flops = budget_of(run.model, manifest.train.mean_attended_keys).train_flops.total
         peak = peak_flops(run.train.peak_flops, run.model.dtype)
         batches = train_batches(run.data.pack, run.data, step)
         with Report(run_dir, run_dir.path.name, step, lineage.stop, flops, peak) as report:
-            _updates(run, lineage, schedule, state, step, batches, report, checkpoints)
+            _updates(run, lineage, schedule, manifest.row_tokens, state, step, batches, report, checkpoints)
         checkpoints.wait()
 
 
 def check(run: RunConfig, manifest: Manifest) -> None:
     """Raises ValueError if the model cannot read the pack, or the run's own numbers contradict each other."""
-    if run.model.vocab < manifest.tokenizer.vocab:
+    if run.model.vocab < manifest.vocab:
         raise ValueError(
-            f'model.vocab={run.model.vocab} is smaller than the tokenizer of {run.data.pack} with {manifest.tokenizer.vocab} '
+            f'model.vocab={run.model.vocab} is smaller than the tokenizer of {run.data.pack} with {manifest.vocab} '
             f'tokens; set model.vocab to that or more'
         )
     if run.data.batch_rows % run.optim.accumulate:
@@ -103,6 +103,7 @@ def _updates(
     run: RunConfig,
     lineage: Lineage,
     schedule: optax.Schedule,
+    row_tokens: int,
     state: TrainState,
     step: int,
     batches: Iterator[tuple[int, np.ndarray, Batch]],
@@ -110,7 +111,7 @@ def _updates(
     checkpoints: Checkpoints,
 ) -> None:
     update = make_step(run.model, run.loss, run.optim)
-    tokens = run.data.batch_rows * run.pack.row_tokens
+    tokens = run.data.batch_rows * row_tokens
     good: dict[str, float] = {}
     pending: tuple[int, np.ndarray, dict] | None = None
     for _, row_ids, batch in batches:

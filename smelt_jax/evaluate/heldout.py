@@ -1,0 +1,170 @@
+"""Held-out loss of a checkpoint: by source, by domain, by document length. Each evaluation is a record."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from smelt_jax.batch import Batch
+from smelt_jax.budget.accounting import budget_of
+from smelt_jax.config import RunConfig
+from smelt_jax.data.manifest import Manifest, load_tokenizer, open_pack
+from smelt_jax.data.rows import heldout_batches
+from smelt_jax.model.config import ModelConfig
+from smelt_jax.model.transformer import Transformer
+from smelt_jax.runs import RunDir
+from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.loss import token_losses
+from smelt_jax.train.state import init_params
+from smelt_jax.version import __version__
+
+Record = dict[str, Any]
+
+
+@dataclasses.dataclass
+class Tally:
+    """Sums over scored targets, in groups. The first group of three axes is `by`: source, domain or length bin."""
+
+    nats: np.ndarray
+    targets: np.ndarray
+    bytes: np.ndarray
+
+    @classmethod
+    def empty(cls, groups: int) -> 'Tally':
+        return cls(*(np.zeros(groups) for _ in range(3)))
+
+    def add(self, group: np.ndarray, nats: np.ndarray, token_bytes: np.ndarray) -> None:
+        """Adds targets: `group` their group's index, `nats` their cross-entropy, `token_bytes` the bytes they stand for."""
+        size = len(self.nats)
+        self.nats += np.bincount(group, nats, size)
+        self.targets += np.bincount(group, minlength=size)
+        self.bytes += np.bincount(group, token_bytes, size)
+
+    def entry(self, groups: list[int]) -> Record:
+        """The loss over some groups together: sums first, one division at the end."""
+        nats, targets, size = (float(a[groups].sum()) for a in (self.nats, self.targets, self.bytes))
+        return {
+            'loss': nats / targets if targets else None,
+            'bits_per_byte': nats / math.log(2) / size if size else None,
+            'targets': int(targets),
+            'bytes': int(size),
+        }
+
+
+def evaluate(workdir: str, step: int | None = None, visits: int | None = None, pack: str = '') -> Record:
+    """Held-out loss of a checkpoint, added to the run's records.jsonl.
+
+    Args:
+      workdir: run directory of a trunk or a branch.
+      step: of the checkpoint; None for the latest.
+      visits: of the loop; None for the config's.
+      pack: another pack than the run's own, of the same tokenizer; '' for its own.
+
+    Raises:
+      ValueError, FileNotFoundError: no such run, checkpoint or held-out rows, or a pack of another tokenizer.
+    """
+    run_dir = RunDir(workdir)
+    run, lineage = run_dir.config(), run_dir.lineage()
+    pack = pack or run.data.pack
+    manifest = open_pack(pack, lineage.tokenizer)
+    with Checkpoints(run_dir, read_only=True) as checkpoints:
+        step = checkpoints.latest() if step is None else step
+        if step is None:
+            raise FileNotFoundError(f'{workdir} has no complete checkpoint yet')
+        params = checkpoints.restore_params(step, jax.eval_shape(lambda: init_params(run.model, 0)))
+    record = {
+        'task': 'heldout',
+        'name': run.name,
+        'kind': lineage.kind,
+        'step': step,
+        'trunk_step': lineage.start if lineage.kind == 'branch' else step,
+        'seed': run.seed,
+        'pack': manifest.fingerprint,
+        'tokenizer': manifest.tokenizer_fingerprint,
+        'version': __version__,
+        **endpoint(run, manifest, step, visits),
+        **heldout_loss(params, run, manifest, pack, visits),
+    }
+    run_dir.put_records([record])
+    return record
+
+
+def endpoint(run: RunConfig, manifest: Manifest, step: int, visits: int | None) -> Record:
+    """Where on the axes of the laws a checkpoint stands: tokens D, FLOPs F · D, and the whole budget of the model.
+
+    `flops` are those spent in training, at the trained visits; the rest of the budget is counted at `visits`.
+    """
+    trained = budget_of(run.model, manifest.train.mean_attended_keys)
+    loop = dataclasses.replace(run.model.loop, visits=visits or run.model.loop.visits)
+    evaluated = budget_of(dataclasses.replace(run.model, loop=loop), manifest.train.mean_attended_keys)
+    tokens = step * run.data.batch_rows * manifest.row_tokens
+    return {
+        'tokens_seen': tokens,
+        'flops': trained.compute(tokens),
+        'trained_visits': run.model.loop.visits,
+        **evaluated.as_dict(),
+    }
+
+
+def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, visits: int | None = None) -> Record:
+    """Cross-entropy in nats per token and in bits per byte, over all held-out targets and in groups.
+
+    Bytes are those the scored targets stand for. The first token of a segment has no prediction and is not scored; an EOS
+    is scored and stands for no byte. Every row is scored by itself: the batch around it changes nothing.
+
+    Args:
+      params: of the model of `run`.
+      run, manifest, pack: the config and the packed rows.
+      visits: of the loop; None for the config's.
+    """
+    if manifest.heldout.rows == 0:
+        raise ValueError(f'{pack} has no held-out rows; pack with a larger pack.heldout_fraction')
+    score = scorer(run.model, visits or run.model.loop.visits, run.loss.chunk_tokens)
+    sources = manifest.heldout.sources
+    edges = np.array(run.heldout.length_bins)
+    token_bytes = load_tokenizer(pack).token_bytes
+    by_source, by_length = Tally.empty(len(sources)), Tally.empty(len(edges) + 1)
+    for batch, source_ids_BT, document_tokens_BT in heldout_batches(pack, run.heldout.batch_rows, run.heldout.max_rows):
+        scored = batch.loss_mask_BT > 0
+        nats = np.asarray(score(params, batch))[scored].astype(np.float64)
+        if not np.isfinite(nats).all():
+            raise ValueError(f'held-out loss at visits={visits or run.model.loop.visits} is not finite: nothing was recorded')
+        sizes = token_bytes[batch.targets_BT[scored]]
+        by_source.add(source_ids_BT[scored], nats, sizes)
+        by_length.add(np.searchsorted(edges, document_tokens_BT[scored], side='right'), nats, sizes)
+    domains = sorted({source.domain for source in sources})
+    members = {domain: [i for i, source in enumerate(sources) if source.domain == domain] for domain in domains}
+    return {
+        **by_source.entry(list(range(len(sources)))),
+        'by_source': {source.name: by_source.entry([i]) for i, source in enumerate(sources)},
+        'by_domain': {domain: by_source.entry(members[domain]) for domain in domains},
+        'by_length': {label: by_length.entry([i]) for i, label in enumerate(length_labels(run.heldout.length_bins))},
+    }
+
+
+def length_labels(edges: tuple[int, ...]) -> list[str]:
+    """Names of the bins of document length in tokens: `<512`, `512–1023`, …, `≥4096`."""
+    if not edges:
+        return ['all']
+    middle = [f'{low}–{high - 1}' for low, high in zip(edges, edges[1:], strict=False)]
+    return [f'<{edges[0]}', *middle, f'≥{edges[-1]}']
+
+
+@functools.cache
+def scorer(model: ModelConfig, visits: int, chunk: int) -> Callable[[dict, Batch], jax.Array]:
+    """The compiled function (params, batch) → cross-entropy in nats of every target, float32 [B, T]."""
+    transformer = Transformer(model)
+
+    def score(params: dict, batch: Batch) -> jax.Array:
+        output = transformer.apply(
+            {'params': params}, batch.tokens_BT, batch.segment_ids_BT, batch.positions_BT, visits=visits
+        )
+        hidden_ND = output.hidden_BTD.reshape(-1, output.hidden_BTD.shape[-1])
+        losses_N = token_losses(hidden_ND, params['head'], batch.targets_BT.reshape(-1), chunk)
+        return losses_N.reshape(batch.targets_BT.shape)
+
+    return jax.jit(score)
