@@ -16,7 +16,8 @@ class PackConfig:
       invalid_utf8: `replace` (with U+FFFD, counted in the manifest) | `refuse`.
       seed: order in which documents are packed.
       shard_rows: rows in a file at most.
-      workers: processes that tokenize; 0 takes one a core.
+      workers: processes that tokenize; 0 takes one a core. Any number writes the same pack.
+      bpe_train_bytes: training text that `bpe:SIZE` learns its merges from, in bytes at most; more changes little.
     """
 
     corpora: tuple[str, ...] = ('local',)
@@ -28,6 +29,19 @@ class PackConfig:
     seed: int = 0
     shard_rows: int = 4096
     workers: int = 0
+    bpe_train_bytes: int = 32_000_000
+
+    def check(self) -> None:
+        """Raises ValueError on a value that no corpus could be packed with."""
+        for name, least in [('row_tokens', 1), ('shard_rows', 1), ('max_bytes', 0), ('workers', 0)]:
+            if getattr(self, name) < least:
+                raise ValueError(f'pack.{name}={getattr(self, name)}: must be at least {least}')
+        if not self.corpora:
+            raise ValueError('pack.corpora is empty; name at least one, e.g. local')
+        if not 0 <= self.heldout_fraction < 1:
+            raise ValueError(f'pack.heldout_fraction={self.heldout_fraction}: must be at least 0 and below 1')
+        if self.invalid_utf8 not in ('replace', 'refuse'):
+            raise ValueError(f'pack.invalid_utf8={self.invalid_utf8!r}: choose replace or refuse')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,245 @@
+"""manifest.json: what a pack holds, how it came about, and whether it is whole.
+
+A pack is a folder:
+
+    manifest.json                          written last; without it there is no pack
+    tokenizer.json                         unless the tokenizer is `bytes`
+    train-00000-of-00002.array_record …    rows (records.py)
+    heldout-00000-of-00001.array_record …
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from typing import Any
+
+from array_record.python.array_record_module import ArrayRecordReader
+from etils import epath
+from rich.table import Table
+
+from smelt_jax.data import tokenizer
+
+FORMAT = 'smelt_jax.pack'
+VERSION = 1
+FILE_NAME = 'manifest.json'
+SPLITS = ('train', 'heldout')
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A source's share of a split. A source id is the index in the split's table, the same in both splits.
+
+    `bytes` counts UTF-8 text; `tokens` counts each document's EOS too.
+    """
+
+    name: str
+    domain: str
+    documents: int
+    tokens: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A file of rows; `bytes` is its size."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Train or heldout. `mean_attended_keys` is T̄ under the document mask (records.SplitWriter)."""
+
+    rows: int
+    documents: int
+    tokens: int
+    bytes: int
+    mean_attended_keys: float
+    sources: tuple[Source, ...]
+    shards: tuple[Shard, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """Everything known about a pack.
+
+    Attributes:
+      format, version: of this file and the records; a reader refuses others.
+      written_by: version of smelt_jax.
+      tokenizer, tokenizer_fingerprint, vocab, eos: spec, identity, V, and the id that ends a document.
+      row_tokens: T; a row stores T + 1 tokens.
+      seed: order of the documents.
+      dropped_duplicates, empty, over_budget: documents left out, and why.
+      replaced_utf8: invalid UTF-8 sequences that became U+FFFD.
+      skipped: files of the `local` corpus that could not be read.
+      inputs: {'config': …, 'files': …}, what decides the contents; compared when packing again.
+      fingerprint: of the contents: tokenizer, T, sources and every record, however they are cut into shards.
+      train, heldout: the splits.
+    """
+
+    format: str
+    version: int
+    written_by: str
+    tokenizer: str
+    tokenizer_fingerprint: str
+    vocab: int
+    eos: int
+    row_tokens: int
+    seed: int
+    dropped_duplicates: int
+    empty: int
+    over_budget: int
+    replaced_utf8: int
+    skipped: int
+    inputs: dict[str, Any]
+    inputs_fingerprint: str
+    fingerprint: str
+    train: Split
+    heldout: Split
+
+    def split(self, name: str) -> Split:
+        """The split called `name`. ValueError if there is none of that name."""
+        if name not in SPLITS:
+            raise ValueError(f'split {name!r}: a pack has {" and ".join(SPLITS)}')
+        return self.train if name == 'train' else self.heldout
+
+
+def fingerprint(value: Any) -> str:
+    """sha256 of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def save(manifest: Manifest, folder: epath.Path) -> None:
+    """Writes manifest.json atomically: it is there whole or not at all."""
+    partial = folder / (FILE_NAME + '.partial')
+    with open(partial, 'w') as file:
+        json.dump(dataclasses.asdict(manifest), file, indent=1)
+        file.write('\n')
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, folder / FILE_NAME)
+
+
+def load_manifest(folder: epath.PathLike) -> Manifest:
+    """Reads manifest.json alone. ValueError if it is missing, unreadable, foreign or of another format version."""
+    path = epath.Path(folder) / FILE_NAME
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f'{folder} is no pack: it has no {FILE_NAME}; run smelt pack --out={folder}') from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f'cannot read {path}: {error}; delete the folder and pack again') from error
+    if not isinstance(values, dict) or values.get('format') != FORMAT:
+        raise ValueError(f'{path} was not written by smelt pack; name another folder')
+    if values['version'] != VERSION:
+        raise ValueError(
+            f'{path} has format version {values["version"]}, this smelt_jax reads {VERSION}; '
+            f'it was written by smelt_jax {values["written_by"]}: use that version, or pack again'
+        )
+    try:
+        splits = {name: _split(values.pop(name)) for name in SPLITS}
+        return Manifest(**values, **splits)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f'{path} is damaged ({error}); delete the folder and pack again') from error
+
+
+def open_pack(folder: epath.PathLike, tokenizer_fingerprint: str | None = None) -> Manifest:
+    """The manifest of a whole pack: every shard is there, of its size, with its number of rows.
+
+    Args:
+      folder: what `pack` wrote.
+      tokenizer_fingerprint: if given, the only tokenizer that will do, e.g. the one a checkpoint was trained with.
+
+    Raises:
+      ValueError: as `load_manifest`; a shard is missing or truncated; the tokenizer is another one.
+    """
+    manifest = load_manifest(folder)
+    if tokenizer_fingerprint not in (None, manifest.tokenizer_fingerprint):
+        raise ValueError(
+            f'{folder} was packed with tokenizer {manifest.tokenizer} ({manifest.tokenizer_fingerprint[:12]}), '
+            f'not with the one asked for ({str(tokenizer_fingerprint)[:12]}); pack again with that one'
+        )
+    for name in SPLITS:
+        for shard in manifest.split(name).shards:
+            _check_shard(epath.Path(folder) / shard.name, shard)
+    return manifest
+
+
+def load_tokenizer(folder: epath.PathLike) -> tokenizer.Tokenizer:
+    """The tokenizer a pack was made with. ValueError if the one in the folder is another."""
+    manifest = load_manifest(folder)
+    loaded = tokenizer.load(manifest.tokenizer, epath.Path(folder))
+    if loaded.fingerprint != manifest.tokenizer_fingerprint:
+        raise ValueError(
+            f'{folder}/{tokenizer.FILE_NAME} ({loaded.fingerprint[:12]}) is not the tokenizer this pack was made with '
+            f'({manifest.tokenizer_fingerprint[:12]}); restore it, or pack again'
+        )
+    return loaded
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Lines `key: old -> new` for two `Manifest.inputs`; empty if they are the same."""
+    lines = []
+    for part in ('config', 'files'):
+        before, after = old[part], new[part]
+        for key in sorted(before.keys() | after.keys()):
+            left, right = before.get(key, 'absent'), after.get(key, 'absent')
+            if left != right:
+                lines.append(f'{key}: {left} -> {right}')
+    return lines
+
+
+def tables(manifest: Manifest) -> list[Table]:
+    """What `smelt pack` prints: both splits by domain and source, then the pack as a whole."""
+    result = []
+    for name in SPLITS:
+        split = manifest.split(name)
+        table = Table(title=f'{name}: {split.rows:,} rows of {manifest.row_tokens} tokens', show_footer=True)
+        for title, footer in [
+            ('domain', 'all'),
+            ('source', ''),
+            ('documents', f'{split.documents:,}'),
+            ('tokens', f'{split.tokens:,}'),
+            ('bytes', f'{split.bytes:,}'),
+            ('bytes/token', f'{split.bytes / split.tokens:.2f}' if split.tokens else ''),
+        ]:
+            table.add_column(title, footer, justify='left' if title in ('domain', 'source') else 'right')
+        for source in split.sources:
+            if source.documents:
+                counts = [f'{value:,}' for value in (source.documents, source.tokens, source.bytes)]
+                table.add_row(source.domain, source.name, *counts, f'{source.bytes / source.tokens:.2f}')
+        result.append(table)
+    whole = Table(title=f'pack {manifest.fingerprint[:12]}', show_header=False)
+    for key, value in [
+        ('tokenizer', f'{manifest.tokenizer}, {manifest.vocab:,} tokens, {manifest.tokenizer_fingerprint[:12]}'),
+        ('mean attended keys T̄', ', '.join(f'{manifest.split(s).mean_attended_keys:.1f} {s}' for s in SPLITS)),
+        ('duplicates dropped', f'{manifest.dropped_duplicates:,}'),
+        ('empty documents', f'{manifest.empty:,}'),
+        ('beyond max_bytes', f'{manifest.over_budget:,}'),
+        ('invalid UTF-8 replaced', f'{manifest.replaced_utf8:,}'),
+        ('unreadable local files', f'{manifest.skipped:,}'),
+    ]:
+        whole.add_row(key, value)
+    return [*result, whole]
+
+
+def _split(values: dict[str, Any]) -> Split:
+    values['sources'] = tuple(Source(**source) for source in values['sources'])
+    values['shards'] = tuple(Shard(**shard) for shard in values['shards'])
+    return Split(**values)
+
+
+def _check_shard(path: epath.Path, shard: Shard) -> None:
+    remedy = 'copy the pack again, or delete the folder and pack again'
+    if not path.exists():
+        raise ValueError(f'{path} is missing; {remedy}')
+    size = path.stat().length
+    if size != shard.bytes:
+        raise ValueError(f'{path} has {size} bytes, the manifest says {shard.bytes}: truncated or changed; {remedy}')
+    reader = ArrayRecordReader(str(path))
+    rows = reader.num_records() if reader.ok() else 0  # an unreadable footer is no exception, it is zero records
+    if rows != shard.rows:
+        raise ValueError(f'{path} has {rows} rows, the manifest says {shard.rows}: damaged; {remedy}')

@@ -1,0 +1,144 @@
+"""A packed row as it lies on disk, and the writer that cuts a stream of documents into rows.
+
+A record is little-endian: uint32 S, then S segments of four uint32 (length within this row, source id, tokens of the
+whole document with its EOS, offset of the segment within the document), then the row's T + 1 tokens as uint16 or
+uint32, whichever holds the vocabulary. What follows from these, segment ids and positions, is derived at reading.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordWriter
+from etils import epath
+
+# Random access wants a record a chunk; row tokens gain 7% by compression, at four times the writing time.
+_WRITER_OPTIONS = 'group_size:1,uncompressed'
+
+
+class Row(NamedTuple):
+    """A row of T + 1 tokens. All int32[T+1].
+
+    Attributes:
+      tokens: ids; the end-of-document id at padding.
+      segment_ids: 1, 2, … for the row's documents; 0 is padding.
+      positions: from the start of the segment in this row; 0 at padding.
+      source_ids: index into the manifest's sources; 0 at padding.
+      document_tokens: tokens of the whole document, its EOS included, wherever they lie; 0 at padding.
+    """
+
+    tokens: np.ndarray
+    segment_ids: np.ndarray
+    positions: np.ndarray
+    source_ids: np.ndarray
+    document_tokens: np.ndarray
+
+
+def token_dtype(vocab: int) -> np.dtype:
+    """The smallest type on disk that holds ids below `vocab`."""
+    return np.dtype('<u2' if vocab <= 1 << 16 else '<u4')
+
+
+def encode_row(tokens: np.ndarray, segments: np.ndarray) -> bytes:
+    """`tokens`: [T+1] of `token_dtype`. `segments`: [S, 4] as in the module's text; their lengths sum to ≤ T + 1."""
+    return np.uint32(len(segments)).tobytes() + segments.astype('<u4').tobytes() + tokens.tobytes()
+
+
+def decode_row(record: bytes, row_tokens: int, dtype: np.dtype) -> Row:
+    """Inverse of `encode_row`, derived columns included. ValueError if the record is not a row of `row_tokens`."""
+    count = int(np.frombuffer(record, '<u4', 1)[0])
+    size = row_tokens + 1
+    expected = 4 + 16 * count + size * dtype.itemsize
+    if len(record) != expected:
+        raise ValueError(f'a record of {len(record)} bytes where {row_tokens=} needs {expected}; pack again')
+    segments = np.frombuffer(record, '<u4', 4 * count, 4).reshape(count, 4).astype(np.int64)
+    lengths, sources, document_tokens, _ = segments.T
+    columns = np.zeros((4, size), np.int32)
+    used = int(lengths.sum())
+    columns[0, :used] = np.repeat(np.arange(1, count + 1), lengths)
+    columns[1, :used] = np.arange(used) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    columns[2, :used] = np.repeat(sources, lengths)
+    columns[3, :used] = np.repeat(document_tokens, lengths)
+    tokens = np.frombuffer(record, dtype, size, 4 + 16 * count).astype(np.int32)
+    return Row(tokens, *columns)
+
+
+class SplitWriter:
+    """Documents → rows → shards, for one split. Tokens in = tokens out: rows do not overlap, and nothing is dropped.
+
+    A document that does not fit goes on in the next row; `close` pads the last row with `pad` as segment 0.
+    """
+
+    def __init__(self, folder: epath.Path, split: str, row_tokens: int, vocab: int, pad: int, shard_rows: int):
+        self.rows = 0
+        self.tokens = 0
+        self.shards: list[tuple[epath.Path, int]] = []  # (path, rows)
+        self.contents = hashlib.sha256()  # of all records in order, however they are cut into shards
+        self._visible_keys = 0
+        self._inputs = 0
+        self._folder, self._split, self._pad, self._shard_rows = folder, split, pad, shard_rows
+        self._row_tokens = row_tokens
+        self._row = np.full(row_tokens + 1, pad, token_dtype(vocab))
+        self._fill = 0
+        self._segments: list[tuple[int, int, int, int]] = []
+        self._writer: ArrayRecordWriter | None = None
+
+    @property
+    def mean_attended_keys(self) -> float:
+        """T̄: keys that an input position sees under the causal document mask within its row, averaged over inputs.
+
+        A segment with n of the row's T inputs adds n(n+1)/2 visible keys; padding is no input.
+        """
+        return self._visible_keys / self._inputs if self._inputs else 0.0
+
+    def add(self, tokens: np.ndarray, source: int) -> None:
+        """Appends one whole document, its EOS last."""
+        at, total = 0, len(tokens)
+        while at < total:
+            take = min(total - at, len(self._row) - self._fill)
+            self._row[self._fill : self._fill + take] = tokens[at : at + take]
+            self._segments.append((take, source, total, at))
+            self._fill += take
+            at += take
+            if self._fill == len(self._row):
+                self._write_row()
+        self.tokens += total
+
+    def close(self) -> None:
+        """Writes the last row and closes the last shard. OSError if it does not reach the disk."""
+        if self._fill:
+            self._write_row()
+        self._close_shard()
+
+    def _write_row(self) -> None:
+        start = 0
+        for length, *_ in self._segments:
+            inputs = min(start + length, self._row_tokens) - start
+            self._inputs += inputs
+            self._visible_keys += inputs * (inputs + 1) // 2
+            start += length
+        record = encode_row(self._row, np.array(self._segments))
+        self.contents.update(record)
+        if self._writer is None:
+            path = self._folder / f'{self._split}-{len(self.shards):05d}.array_record'
+            self._writer = ArrayRecordWriter(str(path), _WRITER_OPTIONS)
+            self.shards.append((path, 0))
+        self._check(self._writer.write, record)
+        path, rows = self.shards[-1]
+        self.shards[-1] = (path, rows + 1)
+        self.rows += 1
+        self._row[:] = self._pad
+        self._fill, self._segments = 0, []
+        if rows + 1 == self._shard_rows:
+            self._close_shard()
+
+    def _close_shard(self) -> None:
+        if self._writer is not None:
+            self._check(self._writer.close)
+            self._writer = None
+
+    def _check(self, call, *args) -> None:
+        try:
+            call(*args)
+        except RuntimeError as error:  # array_record's for a full disk, and for everything else
+            raise OSError(str(error).split(';')[0]) from error
