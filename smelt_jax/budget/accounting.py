@@ -15,7 +15,7 @@ activations, the choice of experts, the embedding's look-up, and whatever remate
 import dataclasses
 from typing import NamedTuple
 
-from smelt_jax.budget.parts import Flops, Parameters, forward_flops, parameters_of
+from smelt_jax.budget.parts import Flops, Parameters, forward_flops, kv_values_of, parameters_of
 from smelt_jax.model.config import ModelConfig
 
 
@@ -145,7 +145,7 @@ def budget_of(model: ModelConfig, mean_attended_keys: float, baseline: ModelConf
         unrolled=unrolled,
         train_flops=train,
         inference_flops=forward,
-        kv_values=2 * model.attention.kv_heads * model.attention.head_dim * model.executed_layers,
+        kv_values=kv_values_of(model),
         dense_equivalent=dense_equivalent,
         sparsity=1 - dense_equivalent / stored.non_embedding,
         mean_attended_keys=float(mean_attended_keys),
@@ -156,6 +156,17 @@ def budget_of(model: ModelConfig, mean_attended_keys: float, baseline: ModelConf
         visits=model.loop.visits,
         experts=model.experts.count,
         experts_per_token=model.experts.per_token,
+    )
+
+
+def ratios_of(model: ModelConfig, target: Budget) -> Ratios:
+    """`compare(budget_of(model), target)` at the target's T̄, without counting the rest."""
+    stored, _, _, unrolled = parameters_of(model)
+    flops = 3 * forward_flops(model, unrolled, target.mean_attended_keys).non_embedding
+    return Ratios(
+        flops=flops / target.train_flops.non_embedding,
+        parameters=stored.non_embedding / target.stored.non_embedding,
+        kv=kv_values_of(model) / target.kv_values,
     )
 
 

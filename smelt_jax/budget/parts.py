@@ -86,6 +86,11 @@ def forward_flops(model: ModelConfig, unrolled: Parameters, mean_attended_keys: 
     )
 
 
+def kv_values_of(model: ModelConfig) -> int:
+    """Numbers a token keeps in the cache: every visit of a layer has slots of its own."""
+    return 2 * model.attention.kv_heads * model.attention.head_dim * model.executed_layers
+
+
 def _layer(model: ModelConfig, experts: int) -> Parameters:
     """One layer with `experts` of its experts, and its whole router."""
     attention, width = model.attention, model.width

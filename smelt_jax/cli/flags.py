@@ -1,5 +1,6 @@
 """Flags that several verbs have, above all the --config that becomes a `RunConfig`."""
 
+import ast
 import difflib
 import importlib.util
 import inspect
@@ -17,12 +18,13 @@ from smelt_jax.config import RunConfig, resolve
 FLAGS = flags.FLAGS
 
 
-def define_config() -> None:
-    """Defines --config, required, and with it a flag --config.KEY for every key."""
-    help_text = 'The experiment, FILE.py or FILE.py:ARG. Required.'
+def define_config(required: bool = True) -> None:
+    """Defines --config, and with it a flag --config.KEY for every key."""
+    help_text = 'The experiment, FILE.py or FILE.py:ARG.' + ' Required.' * required
     config_flags.DEFINE_config_file('config', None, help_text, lock_config=True)
     FLAGS['config'].parser = _ExperimentParser()  # its own hides a missing file until the first key is read
-    flags.mark_flag_as_required('config')
+    if required:
+        flags.mark_flag_as_required('config')
 
 
 def define_workdir(help_text: str) -> None:
@@ -55,7 +57,7 @@ def load_experiment(value: str) -> ConfigDict:
     """What get_config of FILE.py[:ARG] returns. Raises ValueError or FileNotFoundError, naming the file and the remedy."""
     name, colon, arg = value.partition(':')
     path = find_experiment(name)
-    module = _load(path)
+    module = load_module(path)
     get_config = getattr(module, 'get_config', None)
     if not callable(get_config):
         raise ValueError(f'{path} has no get_config(arg); an experiment defines it')
@@ -71,6 +73,21 @@ def load_experiment(value: str) -> ConfigDict:
     if not isinstance(config, ConfigDict):
         raise ValueError(f'{path}: get_config returned {type(config).__name__}; start from default_config()')
     return config
+
+
+def override(config: ConfigDict, entry: str) -> None:
+    """Sets one key from the text KEY=VALUE. Raises ValueError, naming it, for a key or a type that does not fit."""
+    key, equals, text = entry.partition('=')
+    if not equals:
+        raise ValueError(f'{entry!r}: expected KEY=VALUE')
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+    try:
+        config.update_from_flattened_dict({key: value})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f'{entry}: {error}') from None
 
 
 def check_overrides(argv: Sequence[str]) -> None:
@@ -95,7 +112,8 @@ class _ExperimentParser(flags.ArgumentParser):
         return load_experiment(argument).lock()
 
 
-def _load(path: Path) -> Any:
+def load_module(path: Path) -> Any:
+    """The experiment file as a module: get_config, ARGS and, if it has one, NOTE."""
     spec = importlib.util.spec_from_file_location(f'experiment_{path.stem}', path)
     if spec is None or spec.loader is None:
         raise ValueError(f'{path} is not a Python file; an experiment is FILE.py')

@@ -1,0 +1,144 @@
+"""What `smelt budget` answers: tables for people, the same as data for programs, and whether the answer is a yes."""
+
+import dataclasses
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from smelt_jax.budget import report
+from smelt_jax.budget.accounting import Ratios, budget_of, compare
+from smelt_jax.budget.grid import cells, worst
+from smelt_jax.budget.matching import Rules
+from smelt_jax.budget.protocols import find_partners, remedies
+from smelt_jax.model.config import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """`tables` and then `lines` are printed, `data` is JSON. `trouble` is what is not as asked, '' if all is."""
+
+    tables: list[Table]
+    data: dict[str, Any]
+    lines: list[str] = dataclasses.field(default_factory=list)
+    trouble: str = ''
+
+
+def count(name: str, model: ModelConfig, mean_attended_keys: float, tokens: float) -> Answer:
+    """All counts of `model`, and what they make of `tokens` tokens."""
+    budget = budget_of(model, mean_attended_keys)
+    data = {
+        'name': name,
+        **report.as_dict(model, budget),
+        'tokens': tokens,
+        'compute': budget.compute(tokens),
+        'tokens_per_parameter': budget.tokens_per_parameter(tokens),
+    }
+    return Answer(report.budget_tables(name, model, budget, tokens), data)
+
+
+def against(name: str, model: ModelConfig, other_name: str, other: ModelConfig, mean_attended_keys: float) -> Answer:
+    """The three budgets of `model` over those of `other`, which is also what both S are measured against."""
+    names = (name, other_name) if name != other_name else (f'{name} (config)', f'{other_name} (against)')
+    budget, other_budget = budget_of(model, mean_attended_keys, other), budget_of(other, mean_attended_keys, other)
+    ratios = compare(budget, other_budget)
+    lines = [f'{label}: {report.shape_of(each)}' for label, each in zip(names, (model, other), strict=True)]
+    data = {
+        'config': {'name': names[0], **report.as_dict(model, budget)},
+        'against': {'name': names[1], **report.as_dict(other, other_budget)},
+        'ratios': ratios._asdict(),
+    }
+    return Answer([report.comparison_table(names[0], budget, names[1], other_budget, ratios)], data, lines)
+
+
+def partners(
+    name: str,
+    baseline: ModelConfig,
+    protocol: str,
+    visits: int,
+    span: float,
+    mean_attended_keys: float,
+    rules: Rules,
+    count: int,
+) -> Answer:
+    """Looped partners of `baseline`; or the nearest models, said to be such, and which rule stands in the way."""
+    found = find_partners(protocol, baseline, visits, span, mean_attended_keys, rules, count)
+    flops, parameters, kv = (f'{bound:.3g}' for bound in rules.tolerance)
+    bounds = f'tolerance {flops} of FLOPs, {parameters} of parameters, {kv} of KV'
+    trouble = ''
+    if not found[0].within:
+        helpful = remedies(protocol, baseline, visits, span, mean_attended_keys, rules)
+        advice = f'loosen a rule: {" or ".join(helpful)}' if helpful else 'no single rule that is loosened helps'
+        trouble = f'no partner within {bounds}; the nearest is off by {_signed(found[0].ratios)}; {advice}'
+    data = {
+        'baseline': {'name': name, **report.as_dict(baseline, budget_of(baseline, mean_attended_keys))},
+        'protocol': protocol,
+        'rules': {**dataclasses.asdict(rules), 'tolerance': rules.tolerance._asdict()},
+        'within': found[0].within,
+        'partners': [
+            {
+                'reason': each.reason,
+                'within': each.within,
+                'mismatch': each.mismatch,
+                'shape': each.shape,
+                'ratios': each.ratios._asdict(),
+                **report.as_dict(each.model, each.budget),
+            }
+            for each in found
+        ],
+    }
+    lines = [f'{rank}. {each.reason}' for rank, each in enumerate(found, start=1)]
+    lines += ['', f'{name}: {report.shape_of(baseline)}; {bounds}; T̄ = {mean_attended_keys:g}']
+    return Answer([report.partners_table(f'partners of {name}, protocol {protocol}', found)], data, lines, trouble)
+
+
+def grid(models: Mapping[str, ModelConfig], starred: Container[str], mean_attended_keys: float) -> Answer:
+    """Every pair of `models`, and the largest mismatch of each budget."""
+    found = cells(models, mean_attended_keys)
+    data = {
+        'mean_attended_keys': mean_attended_keys,
+        'worst': worst(found)._asdict(),
+        'cells': [
+            {
+                'name': cell.name,
+                'published': cell.name in starred,
+                'ratios': cell.ratios._asdict(),
+                'baseline': report.as_dict(cell.baseline, cell.baseline_budget),
+                'looped': report.as_dict(cell.model, cell.budget),
+            }
+            for cell in found
+        ],
+    }
+    flops, parameters, kv = worst(found)
+    lines = [
+        f'{len(found)} pairs at T̄ = {mean_attended_keys:g}; a star marks the published ones. '
+        f'Largest mismatch: FLOPs {flops:.1%}, parameters {parameters:.1%}, KV {kv:.1%}'
+    ]
+    return Answer([report.grid_table(found, starred)], data, lines)
+
+
+def show(answer: Answer) -> None:
+    """Prints tables, then lines: never narrower than the tables are, whatever the terminal."""
+    console = Console()
+    roomy = console.options.update(max_width=1000)
+    console.width = max([console.width, *(console.measure(table, options=roomy).maximum for table in answer.tables)])
+    for table in answer.tables:
+        console.print(table)
+    for line in answer.lines:
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def tolerance(words: Sequence[str]) -> Ratios:
+    """Reads one fraction for all budgets, or three: FLOPs, parameters, KV."""
+    try:
+        bounds = [float(word) for word in words]
+    except ValueError:
+        bounds = []
+    if len(bounds) not in (1, 3):
+        raise ValueError(f'tolerance={",".join(words)}: give one fraction, or three for FLOPs, parameters and KV')
+    return Ratios(*(bounds * 3 if len(bounds) == 1 else bounds))
+
+
+def _signed(ratios: Ratios) -> str:
+    return ', '.join(f'{ratio - 1:+.2%} {name}' for name, ratio in ratios._asdict().items())

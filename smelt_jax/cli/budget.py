@@ -1,0 +1,79 @@
+"""Counts a config's budgets, compares them with another config's, or finds a Baseline's looped partner.
+
+    smelt budget --config=experiments/smelt.py:200m-s95-smelt --against=experiments/smelt.py:200m-s95-baseline
+    smelt budget --config=experiments/smelt.py:200m-s95-baseline --match --visits=2 --span=0.5 --multiple_of=128
+    smelt budget --grid
+
+The budgets are training FLOPs per token (F), stored parameters without embeddings and norms (N), KV values per token.
+T̄, the mean number of keys a query attends to, comes from --mean_attended_keys, else from the pack that config.data.pack
+names, else it is 401, the one value with which the study's published figures come out.
+
+--match lists partners, best first; one in brackets is outside the tolerance, and if all are, the exit code is 1.
+--protocol=budgets fixes all three budgets at the same physical depth (SMELT); parameters only the stored ones (Huginn,
+Ouro, Parcae); flops only FLOPs per token; depth the executed layers at the same width (Iso-Depth). --grid shows the runs
+of experiments/smelt.py. --json writes what is shown, and more, for programs.
+"""
+
+import json
+from pathlib import Path
+
+from absl import flags
+
+from experiments import smelt
+from smelt_jax.budget import answers
+from smelt_jax.budget.matching import Rules
+from smelt_jax.budget.protocols import PROTOCOLS
+from smelt_jax.cli.flags import define_config, load_experiment, run_config
+from smelt_jax.config import resolve
+from smelt_jax.data.manifest import open_pack
+
+FLAGS = flags.FLAGS
+STUDY_KEYS = 401.0
+
+
+def define_flags() -> None:
+    """--config, what to do with it, and the rules of matching."""
+    define_config(required=False)
+    flags.DEFINE_string('against', None, 'A second experiment, FILE.py or FILE.py:ARG, that --config is compared with.')
+    flags.DEFINE_bool('match', False, 'Finds looped partners of --config.')
+    flags.DEFINE_bool('grid', False, 'Shows all pairs of experiments/smelt.py.')
+    flags.DEFINE_float('mean_attended_keys', None, 'T̄. See above for what it is if not given.', lower_bound=1)
+    flags.DEFINE_enum('protocol', 'budgets', PROTOCOLS, 'What the partner has in common with the Baseline.')
+    flags.DEFINE_integer('visits', 2, 'How often the partner executes its loop.')
+    flags.DEFINE_float('span', 0.5, 'Share of the layers that the loop takes, in the middle.')
+    flags.DEFINE_list('tolerance', '0.04,0.01,0.04', 'Of FLOPs, parameters and KV, as fractions; or one for all three.')
+    flags.DEFINE_integer('multiple_of', 8, 'Divides width and expert width; 128 fills the lanes of a TPU.')
+    flags.DEFINE_integer('head_dim_multiple', 2, 'Divides the head dimension.')
+    flags.DEFINE_integer('experts_multiple', 8, 'Divides the number of experts: the mesh axis they are spread over.')
+    flags.DEFINE_integer('per_token', 0, "The partner's experts per token; 0 takes the Baseline's.")
+    flags.DEFINE_integer('count', 5, 'Partners listed.', lower_bound=1)
+    flags.DEFINE_string('json', None, 'A file for the result.')
+
+
+def run() -> None:
+    """Answers."""
+    answer = _answer()
+    answers.show(answer)
+    if FLAGS.json:
+        Path(FLAGS.json).write_text(json.dumps(answer.data, indent=1) + '\n')
+    if answer.trouble:
+        raise ValueError(answer.trouble)
+
+
+def _answer() -> answers.Answer:
+    if FLAGS.grid:
+        models = {arg: resolve(smelt.get_config(arg)).model for arg in smelt.ARGS}
+        return answers.grid(models, smelt.PUBLISHED, FLAGS.mean_attended_keys or STUDY_KEYS)
+    if FLAGS.config is None:
+        raise ValueError('--config=FILE.py:ARG is required, or --grid')
+    run = run_config()
+    packed = open_pack(run.data.pack).split('train').mean_attended_keys if run.data.pack else STUDY_KEYS
+    keys = FLAGS.mean_attended_keys or packed
+    if FLAGS.match:
+        sizes = FLAGS.multiple_of, FLAGS.head_dim_multiple, FLAGS.experts_multiple, FLAGS.per_token
+        rules = Rules(answers.tolerance(FLAGS.tolerance), *sizes)
+        return answers.partners(run.name, run.model, FLAGS.protocol, FLAGS.visits, FLAGS.span, keys, rules, FLAGS.count)
+    if FLAGS.against:
+        other = resolve(load_experiment(FLAGS.against))
+        return answers.against(run.name, run.model, other.name, other.model, keys)
+    return answers.count(run.name, run.model, keys, run.train.steps * run.data.batch_rows * run.pack.row_tokens)
