@@ -121,7 +121,8 @@ def test_the_page_of_a_verb(tryout: Run) -> None:
     assert done.stdout.startswith('smelt tryout: Tries things out.\n\nWhat stands here is on the page of the verb.\n')
     for part in (
         '--workdir',
-        '--fail=no|value|',
+        '--fail=no ',
+        'no | value | system',
         '--[no]loud',
         '  model.width=256',
         'queries and keys, before the rotation',

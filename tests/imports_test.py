@@ -16,10 +16,11 @@ PACKAGES = ('smelt_jax', 'pallas_kernels', 'experiments')
 
 # Room → what it may import of ours: a room, or one module of it. Itself always. `X.config` are the settings of room X.
 SETTINGS = {'data.config', 'model.config', 'train.config', 'evaluate.config'}
-MODEL_SIDE = {'batch', 'config', 'runs', 'version', 'data', 'model', 'budget', 'parallel'} | SETTINGS
+MODEL_SIDE = {'batch', 'config', 'runs', 'version', 'host', 'data', 'model', 'budget', 'parallel'} | SETTINGS
 ALLOWED: dict[str, set[str]] = {
     'version': set(),
     'batch': set(),
+    'host': set(),
     'pallas_kernels': set(),
     'data': {'batch', 'version'},
     'model': {'batch', 'pallas_kernels'},
@@ -32,16 +33,18 @@ ALLOWED: dict[str, set[str]] = {
     'probe': MODEL_SIDE | {'train', 'evaluate'},
     'law': {'runs', 'version'},
     'figures': {'runs', 'version', 'law'},
+    'sweep': MODEL_SIDE | {'train', 'evaluate', 'law', 'figures'},
     'bench': MODEL_SIDE | {'train', 'evaluate', 'pallas_kernels'},
     'experiments': {'config', 'budget'} | SETTINGS,
-    'cli': MODEL_SIDE | {'train', 'evaluate', 'probe', 'law', 'figures', 'bench', 'experiments', 'pallas_kernels'},
+    'cli': MODEL_SIDE
+    | {'train', 'evaluate', 'probe', 'law', 'figures', 'sweep', 'bench', 'experiments', 'pallas_kernels'},
     '__main__': {'cli'},
 }
 
 # Rooms in whose files no import of jax, or of what is built on it, stands; and those that import it by no detour either.
 JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax'}
-STATES_NO_JAX = ('version', 'batch', 'data', 'budget', 'config', 'runs', 'law', 'figures', 'experiments')
-LOADS_NO_JAX = ('version', 'batch', 'budget', 'config', 'runs', 'law', 'figures', 'experiments')
+STATES_NO_JAX = ('version', 'batch', 'host', 'data', 'budget', 'config', 'runs', 'law', 'figures', 'experiments')
+LOADS_NO_JAX = ('version', 'batch', 'host', 'budget', 'config', 'runs', 'law', 'figures', 'experiments')
 KNOWS_ML_COLLECTIONS = ('smelt_jax/config.py', 'smelt_jax/cli/flags.py', 'experiments/')
 
 

@@ -35,6 +35,8 @@ def define_workdir(help_text: str) -> None:
 
 def run_config() -> RunConfig:
     """The config of the command line, checked. Raises ValueError, naming the key."""
+    if FLAGS.config is None:
+        raise ValueError('--config=FILE.py is missing')
     return resolve(FLAGS.config)
 
 

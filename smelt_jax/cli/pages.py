@@ -50,6 +50,7 @@ EXAMPLES = (
 )  # fmt: skip
 
 WIDTH = 118
+_QUOTES = '\'"'
 
 
 def verbs() -> dict[str, str]:
@@ -113,14 +114,13 @@ def _attribute_docs(docstring: str) -> dict[str, str]:
 
 
 def _flag_entry(flag: flags.Flag) -> tuple[str, str]:
-    shown = f'  --[no]{flag.name}' if flag.boolean else f'  --{flag.name}'
+    text = re.sub(r'^<.*?>: |;\s*repeat this option to specify a list of values$', '', flag.help or '')
+    if flag.boolean:
+        return f'  --[no]{flag.name}', text + ' On by default.' * bool(flag.default)
     if isinstance(flag.parser, flags.EnumParser):
-        shown += '=' + '|'.join(flag.parser.enum_values)
-    elif not flag.boolean and flag.default is not None:
-        shown += f'={flag.default_as_str}'
-    elif flag.boolean and flag.default:
-        shown += '  (on)'
-    return shown, flag.help or ''
+        text = f'{" | ".join(flag.parser.enum_values)}: {text}'
+    default = (flag.default_as_str or '').strip(_QUOTES)
+    return f'  --{flag.name}={default}' if default not in ('', '[]') else f'  --{flag.name}', text
 
 
 def _columns(entries: Iterable[tuple[str, str]], left: int) -> Iterator[str]:
