@@ -119,7 +119,7 @@ def _flag_entry(flag: flags.Flag) -> tuple[str, str]:
         return f'  --[no]{flag.name}', text + ' On by default.' * bool(flag.default)
     if isinstance(flag.parser, flags.EnumParser):
         text = f'{" | ".join(flag.parser.enum_values)}: {text}'
-    default = (flag.default_as_str or '').strip(_QUOTES)
+    default = '' if flag.default is None else (flag.default_as_str or '').strip(_QUOTES)
     return f'  --{flag.name}={default}' if default not in ('', '[]') else f'  --{flag.name}', text
 
 
