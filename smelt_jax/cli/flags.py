@@ -31,6 +31,7 @@ def define_workdir(help_text: str) -> None:
     """Defines --workdir, required: the run directory that the verb writes, or reads."""
     flags.DEFINE_string('workdir', None, f'{help_text} Required.')
     flags.mark_flag_as_required('workdir')
+    flags.register_validator('workdir', lambda value: value != '', 'is empty; give a folder')
 
 
 def run_config() -> RunConfig:
