@@ -17,7 +17,7 @@ class PackConfig:
       seed: order in which documents are packed.
       shard_rows: rows in a file at most.
       workers: processes that tokenize; 0 takes one a core. Any number writes the same pack.
-      bpe_train_bytes: training text that `bpe:SIZE` learns its merges from, in bytes at most; more changes little.
+      bpe_train_bytes: training text that `bpe:SIZE` learns its merges from, in bytes, whole documents. More changes little.
     """
 
     corpora: tuple[str, ...] = ('local',)

@@ -59,13 +59,15 @@ def identity(corpora: Sequence[str]) -> dict[str, str]:
     The same files in another place have the same identity. Raises ValueError as `read` does for missing files.
     """
     found: dict[str, str] = {}
-    for spec in corpora:
+    for index, spec in enumerate(corpora):
         if _reader(spec) == 'local':
             found |= local.identity()
             continue
         root, paths = _files(spec)
         for path in paths:
-            found[f'{_reader(spec)}/{_relative(path, root)}'] = file_hash(path)
+            # From the folder above on: its name may be a domain. Numbered: two corpora may have a name in common.
+            name = '/'.join((root.resolve().name, *path.relative_to(root).parts))
+            found[f'{_reader(spec)}[{index}]/{name}'] = file_hash(path)
     return found
 
 
@@ -108,11 +110,6 @@ def _files(spec: str) -> tuple[epath.Path, list[epath.Path]]:
     return root, paths
 
 
-def _relative(path: epath.Path, root: epath.Path) -> str:
-    """Folder and name, from the folder above `root` on: the parts of a path that can name a domain or source."""
-    return '/'.join([path.parent.name, path.name] if path.parent == root else [root.name, *path.relative_to(root).parts])
-
-
 def _unreadable(path: epath.Path, error: Exception) -> ValueError:
     reason = getattr(error, 'strerror', None) or str(error)
     return ValueError(f'cannot read {path}: {reason}; repair or remove the file')
@@ -138,7 +135,7 @@ def _document(fields: Any, path: epath.Path, where: str, invalid_utf8: str, tall
     if not isinstance(fields, dict) or not isinstance(fields.get('text'), str):
         raise ValueError(f'{where}: no field text that is a string; every document needs one')
     labels = []
-    for name, otherwise in (('domain', path.absolute().parent.name), ('source', path.name.split('.')[0])):
+    for name, otherwise in (('domain', path.parent.resolve().name), ('source', path.name.split('.')[0])):
         label = fields.get(name)
         if label is not None and not isinstance(label, str):
             raise ValueError(f'{where}: {name}={label!r} is not a string')
@@ -183,7 +180,7 @@ def _binary(column: Any) -> Any:
 def _text(path: epath.Path, root: epath.Path, invalid_utf8: str, tally: Tally) -> Iterator[Document]:
     text = decode_utf8(path.read_bytes(), str(path), 0, invalid_utf8, tally)
     folders = path.relative_to(root).parts[:-1]
-    domain = folders[0] if folders else root.absolute().name
+    domain = folders[0] if folders else root.resolve().name
     yield Document(text, domain, folders[1] if len(folders) > 1 else domain)
 
 

@@ -53,11 +53,11 @@ def _all(tally: Tally) -> Iterator[Document]:
     yield from _topics()
     yield from _licences(tally)
     for name, distribution in _distributions():
-        text = _description(distribution)
-        if text is None:
+        description = _description(distribution)
+        if description is None:
             tally.skipped += 1
-        elif text.strip() and text.strip() != 'UNKNOWN':
-            yield Document(f'{name}\n\n{text.strip()}\n', 'Web', 'package-metadata')
+        elif description.strip() not in ('', 'UNKNOWN'):
+            yield Document(f'{name}\n\n{description.strip()}\n', 'Web', 'package-metadata')
 
 
 def _site_packages() -> list[Path]:
@@ -67,7 +67,7 @@ def _site_packages() -> list[Path]:
 
 def _distributions() -> list[tuple[str, importlib.metadata.Distribution]]:
     """Installed distributions by name. Not this project: its texts change with every edit, its version does not."""
-    found = {}
+    found: dict[str, importlib.metadata.Distribution] = {}
     for distribution in importlib.metadata.distributions(path=[str(path) for path in _site_packages()]):
         name = distribution.metadata['Name']
         if name and name.replace('-', '_').lower() != 'smelt_jax':
@@ -101,15 +101,13 @@ def _docstrings(path: Path, root: Path, package: str, tally: Tally) -> Iterator[
         tally.skipped += 1
         return
     name = '.'.join(path.relative_to(root).with_suffix('').parts).removesuffix('.__init__')
-    for node, title in [(tree, name), *((item, f'{name}.{item.name}') for item in _classes(tree))]:
+    titled: list[tuple[ast.Module | ast.ClassDef, str]] = [(tree, name)]
+    titled += [(item, f'{name}.{item.name}') for item in tree.body if isinstance(item, ast.ClassDef)]
+    for node, title in titled:
         parts = [_docstring(node)] + [f'{_signature(item)}\n\n{_docstring(item)}' for item in _functions(node)]
         text = '\n\n\n'.join(part for part in parts if part)
         if text:
             yield Document(f'{title}\n\n{text}\n', 'Math/STEM', package)
-
-
-def _classes(tree: ast.Module) -> list[ast.ClassDef]:
-    return [item for item in tree.body if isinstance(item, ast.ClassDef)]
 
 
 def _functions(node: ast.Module | ast.ClassDef) -> list[ast.FunctionDef]:

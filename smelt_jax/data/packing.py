@@ -28,7 +28,14 @@ from smelt_jax.data.spill import Item, Part, Spill
 from smelt_jax.version import __version__
 
 _STAGE = '.packing'
-_OURS = re.compile(r'(train|heldout)-\d{5}-of-\d{5}\.array_record|tokenizer\.json|manifest\.json\.partial')
+_OURS = re.compile(r'(train|heldout)-\d{5}-of-\d{5}\.array_record|tokenizer\.json')
+_COLUMNS = (
+    progress.TextColumn('{task.description}'),
+    progress.BarColumn(),
+    progress.DownloadColumn(),
+    progress.TransferSpeedColumn(),
+    progress.TimeElapsedColumn(),
+)
 # Neither changes the contents; files stand for corpora, so that a corpus may move.
 _NOT_CONTENTS = ('workers', 'corpora')
 
@@ -56,16 +63,21 @@ def pack(config: PackConfig, out: epath.PathLike, console: Console | None = None
         raise ValueError(f'--out={out}: array_record writes to file systems only; mount the bucket and name the mount')
     folder = epath.Path(out).expanduser()
     inputs = describe_inputs(config)
+    console = console or Console(quiet=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
             if (folder / manifest.FILE_NAME).exists():
-                return _existing(folder, inputs, console)
-            _clear(folder)
-            try:
-                return _pack(config, folder, inputs, console or Console(quiet=True))
-            finally:
-                shutil.rmtree(folder / _STAGE, ignore_errors=True)
+                result = _existing(folder, inputs, console)
+            else:
+                _clear(folder)
+                try:
+                    result = _pack(config, folder, inputs, console)
+                except BaseException:
+                    _clear(folder)
+                    raise
+            shutil.rmtree(folder / _STAGE, ignore_errors=True)
+            return result
     except OSError as error:
         reason = error.strerror or str(error)
         raise ValueError(f'cannot write {folder}: {reason}; make room there, or choose another --out') from error
@@ -88,27 +100,27 @@ def _locked(folder: epath.Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     except BlockingIOError:
         raise ValueError(f'{folder} is being packed by another process; wait for it') from None
-    else:
-        yield
     finally:
         os.close(descriptor)
 
 
-def _existing(folder: epath.Path, inputs: dict, console: Console | None) -> manifest.Manifest:
+def _existing(folder: epath.Path, inputs: dict, console: Console) -> manifest.Manifest:
     found = manifest.open_pack(folder)
     changed = manifest.differences(found.inputs, inputs)
     if changed:
         shown = '; '.join(changed[:5]) + (f'; and {len(changed) - 5} more' if len(changed) > 5 else '')
-        raise ValueError(f'{folder} holds a pack of other inputs ({shown}); choose another --out, or delete that folder')
-    if console is not None:
-        console.print(f'{folder} holds this very pack already; nothing to do.')
+        raise ValueError(
+            f'{folder} holds a pack of other inputs ({shown}); choose another --out, or delete that folder'
+        )
+    console.print(f'{folder} holds this very pack already; nothing to do.')
     return found
 
 
 def _clear(folder: epath.Path) -> None:
-    """Removes what a killed run left, and nothing else."""
+    """Removes what an unfinished run left, and nothing else: what is not ours is an error."""
     names = {path.name for path in folder.iterdir()}
     leftovers = {name for name in names if _OURS.fullmatch(name)} if _STAGE in names else set()
     if others := sorted(names - leftovers - {_STAGE}):
@@ -122,39 +134,11 @@ def _pack(config: PackConfig, folder: epath.Path, inputs: dict, console: Console
     stage = folder / _STAGE
     stage.mkdir()
     tally = Tally()
-    columns = (
-        progress.TextColumn('{task.description}'),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeElapsedColumn(),
-    )
-    with progress.Progress(*columns, console=console) as bar:
+    with progress.Progress(*_COLUMNS, console=console) as bar:
         corpus = _Corpus(config, tally, stage, bar)
-        text = bar.add_task('learning the BPE' if config.tokenizer.startswith('bpe') else 'loading the tokenizer')
-        made = tokenizer.make(config.tokenizer, corpus.train_texts(config.bpe_train_bytes, bar, text))
+        made = tokenizer.make(config.tokenizer, corpus.train_texts(config.bpe_train_bytes, bar))
         made.save(stage)
-        writers = {
-            split: SplitWriter(stage, split, config.row_tokens, made.vocab, made.eos, config.shard_rows)
-            for split in manifest.SPLITS
-        }
-        counts = {split: [[0, 0, 0] for _ in corpus.sources] for split in manifest.SPLITS}
-        work = bar.add_task('tokenizing and writing rows', total=corpus.bytes)
-        count = config.workers or os.cpu_count() or 1
-        for batch in workers.tokenize_all(corpus.parts, config.tokenizer, stage, corpus.limits, count):
-            start = 0
-            for length, source, heldout, size in zip(*(c.tolist() for c in batch[1:]), strict=True):
-                split = 'heldout' if heldout else 'train'
-                writers[split].add(batch.tokens[start : start + length], corpus.final_id[source])
-                start += length
-                for i, value in enumerate((1, length, size)):
-                    counts[split][corpus.final_id[source]][i] += value
-            bar.advance(work, int(batch.text_bytes.sum()))
-        for writer in writers.values():
-            writer.close()
-    splits = {name: _finish_split(name, writers[name], corpus.sources, counts[name]) for name in manifest.SPLITS}
-    _check_splits(splits, config)
-    contents = [made.fingerprint, config.row_tokens, corpus.sources, *(w.contents.hexdigest() for w in writers.values())]
+        splits, contents = _write_rows(config, corpus, made, stage, bar)
     result = manifest.Manifest(
         format=manifest.FORMAT,
         version=manifest.VERSION,
@@ -172,14 +156,15 @@ def _pack(config: PackConfig, folder: epath.Path, inputs: dict, console: Console
         skipped=tally.skipped,
         inputs=inputs,
         inputs_fingerprint=manifest.fingerprint(inputs),
-        fingerprint=manifest.fingerprint(contents),
+        fingerprint=manifest.fingerprint([made.fingerprint, config.row_tokens, corpus.sources, contents]),
         **splits,
     )
+    manifest.save(result, stage)
     for path in sorted(stage.iterdir(), key=str):
         if _OURS.fullmatch(path.name):
             os.replace(path, folder / path.name)
-    manifest.save(result, folder)
-    return manifest.load_manifest(folder)
+    os.replace(stage / manifest.FILE_NAME, folder / manifest.FILE_NAME)
+    return result
 
 
 class _Corpus:
@@ -188,55 +173,90 @@ class _Corpus:
     def __init__(self, config: PackConfig, tally: Tally, stage: epath.Path, bar: progress.Progress):
         task = bar.add_task('reading', total=None)
         documents = corpora.read(
-            config.corpora, config.invalid_utf8, tally, lambda name: bar.update(task, description=f'reading {name[-40:]}')
+            config.corpora,
+            config.invalid_utf8,
+            tally,
+            lambda name: bar.update(task, description=f'reading {name[-40:]}'),
         )
         ids: dict[tuple[str, str], int] = {}
         budgets: dict[str, Budget] = {}
         spill = Spill(stage / 'documents')
-        self.documents = self.bytes = 0
+        heldout_documents = self.documents = self.bytes = 0
         for document, text, identity in unique(documents, tally):
+            heldout = is_heldout(identity, config.heldout_fraction)
             self.documents += 1
+            heldout_documents += heldout
             source = ids.setdefault((document.domain, document.source), len(ids))
             budget = budgets.setdefault(document.domain, Budget(config.max_bytes))
             if not config.max_bytes or budget.offer(identity, len(text)):
-                heldout = is_heldout(identity, config.heldout_fraction)
                 spill.add(Item(order_key(identity, config.seed), Budget.rank(identity), source, heldout, text))
                 self.bytes += len(text)
             bar.advance(task, len(text))
-        bar.update(task, description='reading', total=self.bytes)
+        bar.update(task, description='reading', total=self.bytes, completed=self.bytes)
+        self.parts: list[Part] = spill.parts()
         if not self.documents:
             raise ValueError(f'corpora {", ".join(config.corpora)} hold no text; name files that have some')
-        self.parts: list[Part] = spill.parts()
+        _check_split_sizes(self.documents - heldout_documents, heldout_documents, config)
         self.limits = {source: budgets[domain].limit for (domain, _), source in ids.items()}
         # By name, not by first appearance: the ids must not depend on which file is read first.
         self.sources = sorted(ids)
         self.final_id = {ids[key]: index for index, key in enumerate(self.sources)}
 
-    def train_texts(self, max_bytes: int, bar: progress.Progress, task: progress.TaskID) -> Iterator[str]:
-        """Texts of the train split in order, up to `max_bytes`."""
+    def train_texts(self, max_bytes: int, bar: progress.Progress) -> Iterator[str]:
+        """Texts of the train split in order, until they have `max_bytes`."""
+        task = bar.add_task('learning the BPE', total=min(max_bytes, self.bytes))
         taken = 0
         for part in self.parts:
             for item in part.load(self.limits):
+                if taken >= max_bytes:
+                    return
                 if not item.heldout:
                     taken += len(item.text)
-                    if taken > max_bytes:
-                        return
                     bar.advance(task, len(item.text))
                     yield item.text.decode('utf-8')
 
 
-def _finish_split(name: str, writer: SplitWriter, sources: list, counts: list[list[int]]) -> manifest.Split:
+def _write_rows(
+    config: PackConfig, corpus: _Corpus, made: tokenizer.Tokenizer, stage: epath.Path, bar: progress.Progress
+) -> tuple[dict[str, manifest.Split], list[str]]:
+    """Tokenizes the corpus into shards. (the splits, a hash of each one's records)."""
+    writers = [
+        SplitWriter(stage, split, config.row_tokens, made.vocab, made.eos, config.shard_rows)
+        for split in manifest.SPLITS
+    ]
+    task = bar.add_task('tokenizing and writing rows', total=corpus.bytes)
+    count = config.workers or os.cpu_count() or 1
+    batches = workers.tokenize_all(corpus.parts, config.tokenizer, stage, corpus.limits, count)
+    with contextlib.closing(batches):
+        for batch in batches:
+            end = 0
+            for length, source, heldout, text_bytes in zip(*(c.tolist() for c in batch[1:]), strict=True):
+                start, end = end, end + length
+                writers[heldout].add(batch.tokens[start:end], corpus.final_id[source], text_bytes)
+            bar.advance(task, int(batch.text_bytes.sum()))
+    for writer in writers:
+        writer.close()
+    bar.update(task, total=bar.tasks[task].completed)
+    splits = {name: _finish_split(name, w, corpus) for name, w in zip(manifest.SPLITS, writers, strict=True)}
+    _check_split_sizes(splits['train'].documents, splits['heldout'].documents, config)
+    return splits, [writer.contents.hexdigest() for writer in writers]
+
+
+def _finish_split(name: str, writer: SplitWriter, corpus: _Corpus) -> manifest.Split:
     """Gives the shards their final names."""
     shards = []
     for index, (path, rows) in enumerate(writer.shards):
         final = path.parent / f'{name}-{index:05d}-of-{len(writer.shards):05d}.array_record'
         os.replace(path, final)
         shards.append(manifest.Shard(final.name, rows, final.stat().length))
-    table = tuple(manifest.Source(source, domain, *count) for (domain, source), count in zip(sources, counts, strict=True))
+    table = tuple(
+        manifest.Source(source, domain, *writer.counts.get(index, (0, 0, 0)))
+        for index, (domain, source) in enumerate(corpus.sources)
+    )
     return manifest.Split(
         rows=writer.rows,
         documents=sum(source.documents for source in table),
-        tokens=writer.tokens,
+        tokens=sum(source.tokens for source in table),
         bytes=sum(source.bytes for source in table),
         mean_attended_keys=writer.mean_attended_keys,
         sources=table,
@@ -244,13 +264,10 @@ def _finish_split(name: str, writer: SplitWriter, sources: list, counts: list[li
     )
 
 
-def _check_splits(splits: dict[str, manifest.Split], config: PackConfig) -> None:
-    documents = sum(split.documents for split in splits.values())
-    if not documents:
-        raise ValueError(f'max_bytes={config.max_bytes} leaves no document; allow more')
-    if not splits['train'].documents or (config.heldout_fraction and not splits['heldout'].documents):
-        empty = 'train' if not splits['train'].documents else 'heldout'
+def _check_split_sizes(train: int, heldout: int, config: PackConfig) -> None:
+    """Before and after the budget: a run must not find out at its end that there is nothing to evaluate on."""
+    if not train or (config.heldout_fraction and not heldout):
         raise ValueError(
-            f'heldout_fraction={config.heldout_fraction} of {documents} documents leaves the {empty} split empty; '
-            'add documents or change the fraction'
+            f'heldout_fraction={config.heldout_fraction} and max_bytes={config.max_bytes} leave {train} documents to '
+            f'train on and {heldout} held out; add text, or change one of them'
         )

@@ -6,6 +6,7 @@ uint32, whichever holds the vocabulary. What follows from these, segment ids and
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ class SplitWriter:
 
     def __init__(self, folder: epath.Path, split: str, row_tokens: int, vocab: int, pad: int, shard_rows: int):
         self.rows = 0
-        self.tokens = 0
+        self.counts: dict[int, tuple[int, int, int]] = {}  # by source: documents, tokens, bytes of text
         self.shards: list[tuple[epath.Path, int]] = []  # (path, rows)
         self.contents = hashlib.sha256()  # of all records in order, however they are cut into shards
         self._visible_keys = 0
@@ -91,7 +92,7 @@ class SplitWriter:
         """
         return self._visible_keys / self._inputs if self._inputs else 0.0
 
-    def add(self, tokens: np.ndarray, source: int) -> None:
+    def add(self, tokens: np.ndarray, source: int, text_bytes: int) -> None:
         """Appends one whole document, its EOS last."""
         at, total = 0, len(tokens)
         while at < total:
@@ -102,7 +103,8 @@ class SplitWriter:
             at += take
             if self._fill == len(self._row):
                 self._write_row()
-        self.tokens += total
+        documents, all_tokens, all_bytes = self.counts.get(source, (0, 0, 0))
+        self.counts[source] = (documents + 1, all_tokens + total, all_bytes + text_bytes)
 
     def close(self) -> None:
         """Writes the last row and closes the last shard. OSError if it does not reach the disk."""
@@ -137,7 +139,7 @@ class SplitWriter:
             self._check(self._writer.close)
             self._writer = None
 
-    def _check(self, call, *args) -> None:
+    def _check(self, call: Callable[..., None], *args: bytes) -> None:
         try:
             call(*args)
         except RuntimeError as error:  # array_record's for a full disk, and for everything else

@@ -44,11 +44,11 @@ class Part:
 
 
 class Spill:
-    """Takes documents in any order; `parts` gives them back in order."""
+    """Takes documents in any order; `parts` closes it and gives them back in order."""
 
     def __init__(self, path: epath.Path):
         self._path = str(path)
-        self._file = open(path, 'wb')  # noqa: SIM115: closed by `parts`
+        self._file = open(path, 'wb')  # noqa: SIM115
         self._buffers: list[list[Item]] = [[] for _ in range(_BUCKETS)]
         self._sizes = [0] * _BUCKETS
         self._spans: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]

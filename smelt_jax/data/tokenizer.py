@@ -88,7 +88,7 @@ class SubwordTokenizer:
             raise ValueError(f'{where} is not a Hugging Face tokenizer.json: {error!r}') from error
         self._hf.encode_special_tokens = True
         self._pieces = _pieces(self._state, self._hf.get_vocab(), where)
-        self.eos = self._hf.token_to_id(eos)
+        self.eos: int = self._hf.get_vocab()[eos]
         self.vocab = len(self._pieces)
         self.token_bytes = np.array([len(piece) for piece in self._pieces], np.int32)
         canonical = json.dumps(self._state, sort_keys=True, ensure_ascii=True, separators=(',', ':'))

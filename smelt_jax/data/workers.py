@@ -3,9 +3,10 @@
 import concurrent.futures
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,12 @@ _state: tuple[tokenizer.Tokenizer, Mapping[int, int]] | None = None  # of a work
 
 
 class Tokens(NamedTuple):
-    """The documents of a part, in order. `tokens` are all their tokens, each document's EOS included; the rest is [documents]."""
+    """The documents of a part, in order.
+
+    Attributes:
+      tokens: of all documents, each with its EOS, one after the other.
+      lengths, sources, heldout, text_bytes: [documents]; lengths count the EOS.
+    """
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -41,7 +47,7 @@ def tokenize(part: Part, using: tokenizer.Tokenizer, limits: Mapping[int, int]) 
 
 def tokenize_all(
     parts: Sequence[Part], spec: str, folder: epath.Path, limits: Mapping[int, int], workers: int
-) -> Iterator[Tokens]:
+) -> Generator[Tokens, None, None]:
     """`tokenize` for each part, in order, over `workers` processes; at most 2 · workers parts are held.
 
     Args:
@@ -71,7 +77,9 @@ def tokenize_all(
                 return
             yield waiting.popleft().result()
     except concurrent.futures.BrokenExecutor as error:
-        raise ValueError(f'a tokenizing process died, perhaps for lack of memory; try workers={workers // 2}') from error
+        raise ValueError(
+            f'a tokenizing process died, perhaps for lack of memory; try workers={workers // 2}'
+        ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -79,6 +87,7 @@ def tokenize_all(
 def _start(spec: str, folder: str, limits: Mapping[int, int]) -> None:
     global _state
     os.environ['TOKENIZERS_PARALLELISM'] = 'false'  # processes are the parallelism here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends the pool
     # Killed, the parent cannot stop its workers, and they would wait for it for ever.
     threading.Thread(target=_die_with_parent, daemon=True).start()
     _state = (tokenizer.load(spec, epath.Path(folder)), limits)

@@ -1,0 +1,211 @@
+"""Packed rows → batches. The position in the data is the step, and nothing else.
+
+The global batch of step s (from 0) holds rows order(seed)[s·B + i], i < B, and process p of P reads the p-th contiguous
+slice of it. So a run resumes on any number of processes, two arms of a comparison read the same rows, and a branch goes
+on with the row after its trunk's last.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence, Sized
+from typing import NamedTuple
+
+import grain
+import numpy as np
+from array_record.python.array_record_data_source import ArrayRecordDataSource
+from etils import epath
+
+from smelt_jax.batch import Batch
+from smelt_jax.data import manifest, records
+from smelt_jax.data.config import RowsConfig
+from smelt_jax.data.records import Row
+
+_NO_LIMIT = 2**62
+_BLOCK = 256  # rows read at once when all are
+
+
+class PackedRows:
+    """The rows of one split by number: `rows[i]` is a Row of numpy arrays, `len(rows)` their number. Thread safe.
+
+    Raises ValueError, as `manifest.open_pack`, if the pack is not whole.
+    """
+
+    def __init__(self, folder: epath.PathLike, split: str):
+        self.manifest = manifest.open_pack(folder)
+        self.split = self.manifest.split(split)
+        if not self.split.rows:
+            raise ValueError(f'{folder} has no {split} rows; pack with a heldout_fraction above 0')
+        # With the number of rows in the name, array_record need not open every file to count.
+        names = [f'{epath.Path(folder) / shard.name}[0:{shard.rows}]' for shard in self.split.shards]
+        self._source = ArrayRecordDataSource(names)
+        self._dtype = records.token_dtype(self.manifest.vocab)
+
+    def __len__(self) -> int:
+        return self.split.rows
+
+    def __iter__(self) -> Iterator[Row]:
+        for start in range(0, len(self), _BLOCK):
+            yield from self.read(range(start, min(start + _BLOCK, len(self))))
+
+    def __getitem__(self, index: int) -> Row:
+        return self._decode(self._source[int(index)])
+
+    def read(self, ids: Sequence[int] | np.ndarray) -> list[Row]:
+        """Rows by number, in the order asked for; shards are read at the same time."""
+        return [self._decode(record) for record in self._source.__getitems__([int(i) for i in ids])]
+
+    def _decode(self, record: bytes) -> Row:
+        return records.decode_row(record, self.manifest.row_tokens, self._dtype)
+
+
+class RowOrder:
+    """A permutation of `rows` rows for each pass, in O(1) memory: Grain's block cipher on the position.
+
+    `ids(start, stop)` are the row numbers at positions start … stop - 1 of the endless sequence of passes; each pass
+    has every row exactly once, in an order of its own.
+    """
+
+    def __init__(self, rows: int, seed: int):
+        if rows < 1:
+            raise ValueError(f'{rows=}: nothing to put in order')
+        self.rows, self.seed = rows, seed
+        # The cipher's block is ceil(log2(max_index)) bits: one too few where max_index is a power of two (grain 0.2.18).
+        # There, and only there, permute one more and skip it.
+        self._max_index = rows if (rows - 1) & (rows - 2) == 0 else rows - 1
+
+    def ids(self, start: int, stop: int) -> np.ndarray:
+        """int64[stop - start]."""
+        return np.array([self._at(position) for position in range(start, stop)], np.int64)
+
+    def _at(self, position: int) -> int:
+        turn, index = divmod(position, self.rows)
+        # Hashed: seed + turn would make the second pass of seed 0 the first of seed 1.
+        mixed = hashlib.blake2b(f'{self.seed}/{turn}'.encode(), digest_size=4).digest()
+        while True:
+            index = grain.experimental.index_shuffle(
+                index=index, max_index=self._max_index, seed=int.from_bytes(mixed), rounds=4
+            )
+            if index < self.rows:
+                return index
+
+
+def row_ids(rows: Sized, config: RowsConfig, step: int) -> np.ndarray:
+    """The row numbers of the global batch of `step` (from 0), int64[B]. `rows`: the training rows; none is read."""
+    return RowOrder(len(rows), config.seed).ids(step * config.batch_rows, (step + 1) * config.batch_rows)
+
+
+def steps_available(pack_folder: epath.PathLike, config: RowsConfig) -> int | None:
+    """Steps that the training rows allow, whole batches only; None if `config.repeat` lifts the limit."""
+    return None if config.repeat else manifest.load_manifest(pack_folder).train.rows // config.batch_rows
+
+
+def require_steps(pack_folder: epath.PathLike, config: RowsConfig, start: int, stop: int) -> None:
+    """Raises ValueError if there are no rows for steps start … stop - 1: at the start of a run, not at its end."""
+    allowed = steps_available(pack_folder, config)
+    if allowed is not None and stop > max(allowed, start):
+        raise ValueError(
+            f'steps {start} to {stop} need {stop * config.batch_rows} rows; {pack_folder} has '
+            f'{manifest.load_manifest(pack_folder).train.rows}, enough for {allowed} steps of '
+            f'batch_rows={config.batch_rows}: train for fewer steps, pack more text, or set data.repeat=True'
+        )
+
+
+def to_batch(rows: Sequence[Row]) -> Batch:
+    """B rows of T + 1 tokens → a Batch of T inputs and targets.
+
+    The loss mask is 1 where input and target are of one segment. So there is no loss from one document's EOS to the next
+    document, none at padding, and none for the first token of a row, though it may go on with a document.
+    """
+    tokens, segment_ids, positions, _, _ = (np.stack(column) for column in zip(*rows, strict=True))
+    same = (segment_ids[:, :-1] == segment_ids[:, 1:]) & (segment_ids[:, :-1] != 0)
+    return Batch(
+        tokens_BT=tokens[:, :-1],
+        targets_BT=tokens[:, 1:],
+        segment_ids_BT=segment_ids[:, :-1],
+        positions_BT=positions[:, :-1],
+        loss_mask_BT=same.astype(np.float32),
+    )
+
+
+def train_batches(
+    pack_folder: epath.PathLike,
+    config: RowsConfig,
+    start_step: int,
+    process_index: int = 0,
+    process_count: int = 1,
+) -> Iterator[tuple[int, np.ndarray, Batch]]:
+    """Yields (step, row_ids, batch) from `start_step` on; both are this process's slice of the global batch.
+
+    Args:
+      pack_folder: what `pack` wrote.
+      config: batch_rows is B of the global batch; `prefetch` batches are read ahead by as many threads.
+      start_step: the first step, from 0.
+      process_index, process_count: which slice of B / process_count rows.
+
+    Raises:
+      ValueError: at once, if the pack is not whole or B does not divide; when the rows run out without `repeat`
+        (`require_steps` says so before the first step).
+    """
+    if config.batch_rows < 1 or config.batch_rows % process_count:
+        raise ValueError(
+            f'batch_rows={config.batch_rows} is not divisible by {process_count} processes; choose a multiple'
+        )
+    rows = PackedRows(pack_folder, 'train')
+    order = RowOrder(len(rows), config.seed)
+    share = config.batch_rows // process_count
+    stop = _NO_LIMIT if config.repeat else len(rows) // config.batch_rows
+
+    def read(step: int) -> tuple[int, np.ndarray, Batch]:
+        first = int(step) * config.batch_rows + process_index * share
+        ids = order.ids(first, first + share)
+        return int(step), ids, to_batch(rows.read(ids))
+
+    def batches() -> Iterator[tuple[int, np.ndarray, Batch]]:
+        if start_step < stop:
+            options = grain.ReadOptions(num_threads=config.prefetch, prefetch_buffer_size=config.prefetch)
+            yield from grain.MapDataset.range(start_step, stop).map(read).to_iter_dataset(options)
+        require_steps(pack_folder, config, start_step, max(start_step, stop) + 1)
+
+    return batches()
+
+
+class HeldoutBatch(NamedTuple):
+    """Held-out rows with what their losses are counted by.
+
+    Attributes:
+      batch: inputs, targets and loss mask; `Tokenizer.token_bytes` of the targets is the text they stand for.
+      source_ids_BT: int32, of the target: index into the manifest's sources.
+      document_tokens_BT: int32, of the target: tokens of its whole document, EOS included.
+    """
+
+    batch: Batch
+    source_ids_BT: np.ndarray
+    document_tokens_BT: np.ndarray
+
+
+def heldout_batches(
+    pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0, process_index: int = 0, process_count: int = 1
+) -> Iterator[HeldoutBatch]:
+    """All held-out rows once, in order, or `max_rows` of them evenly spaced.
+
+    Every batch has `batch_rows` rows (this process's share: batch_rows / process_count); the last one is filled up with
+    empty rows, which are segment 0 and carry no loss. Raises ValueError as `train_batches`, and without held-out rows.
+    """
+    if batch_rows < 1 or batch_rows % process_count:
+        raise ValueError(f'{batch_rows=} is not divisible by {process_count} processes; choose a multiple')
+    rows = PackedRows(pack_folder, 'heldout')
+    count = min(max_rows, len(rows)) if max_rows else len(rows)
+    ids = np.arange(count) * len(rows) // count
+    empty = Row(*np.zeros((5, rows.manifest.row_tokens + 1), np.int32))
+    share = batch_rows // process_count
+
+    def batches() -> Iterator[HeldoutBatch]:
+        for start in range(process_index * share, count + process_index * share, batch_rows):
+            found = rows.read(ids[start : start + share])
+            found += [empty] * (share - len(found))
+            yield HeldoutBatch(
+                to_batch(found),
+                np.stack([row.source_ids[1:] for row in found]),
+                np.stack([row.document_tokens[1:] for row in found]),
+            )
+
+    return batches()
