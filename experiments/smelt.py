@@ -1,9 +1,9 @@
 """The 32 pretraining runs of the compute-matched study: 4 scales × 4 sparsities × 2 arms.
 
     smelt budget --grid                                                    what every cell costs, and how well it matches
-    smelt pack   --config=experiments/smelt.py:200m-s95-smelt --workdir=DIR --config.pack.corpora='("jsonl:PATH/*.gz",)'
-    smelt train  --config=experiments/smelt.py:200m-s95-smelt --workdir=DIR --config.data.pack=DIR
-    smelt branch --trunk=DIR --step=10000 --workdir=DIR                    and from each of the five later steps
+    smelt pack   --config=experiments/smelt.py:200m-s95-smelt --out=PACK '--config.pack.corpora=("jsonl:TEXTS/*.gz",)'
+    smelt train  --config=experiments/smelt.py:200m-s95-smelt --config.data.pack=PACK --workdir=RUN
+    smelt branch --trunk=RUN --step=10000 --workdir=RUN-10000              and from each of the five later steps
 
 The argument is SCALE-SPARSITY-ARM: 100m 200m 600m 1.6b (parameters a token uses), s0 s85 s95 s97 (equivalent sparsity
 in percent), baseline smelt. Both arms of a cell have the same training FLOPs per token (within 4%), the same stored
