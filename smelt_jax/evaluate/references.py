@@ -17,7 +17,7 @@ BYTES = 256
 BLOCK = 1 << 22  # bytes that are counted or scored at one time; a longer document is a block of its own
 
 
-class ByteTrigram:
+class Trigram:
     """An interpolated trigram over bytes, smoothed by Witten–Bell.
 
         P(c | h) = (n(hc) + t(h) · P(c | h')) / (n(h) + t(h))
@@ -41,7 +41,7 @@ class ByteTrigram:
         self._types = [np.count_nonzero(array, axis=-1) for array in counts]
 
     @classmethod
-    def fit(cls, documents: Iterable[bytes]) -> 'ByteTrigram':
+    def fit(cls, documents: Iterable[bytes]) -> 'Trigram':
         """Counts documents. Fitted on no text it is uniform: 8 bits per byte."""
         flat = [np.zeros(BYTES**order, np.int64) for order in (1, 2, 3)]
         for text, age in _blocks(documents):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smelt_jax.evaluate import references
-from smelt_jax.evaluate.references import ByteTrigram, xz_bits_per_byte
+from smelt_jax.evaluate.references import Trigram, xz_bits_per_byte
 
 # Few letters, so that contexts repeat; empty documents and such of one or two bytes.
 documents = st.lists(st.text('abc\0', max_size=12).map(str.encode) | st.binary(max_size=6), max_size=8)
@@ -41,45 +41,45 @@ def slow_bits_per_byte(training: list[bytes], heldout: list[bytes]) -> float:
 @given(documents, documents.filter(any))
 def test_trigram_equals_its_slow_twin(training: list[bytes], heldout: list[bytes]) -> None:
     expected = slow_bits_per_byte(training, heldout)
-    assert ByteTrigram.fit(training).bits_per_byte(heldout) == pytest.approx(expected, rel=1e-12)
+    assert Trigram.fit(training).bits_per_byte(heldout) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize('context', [b'', b't', b'th', b'he', b'on the', b'q', b'zq', b'\xff\xfe', b'\xc3\xa5'])
 def test_probabilities_are_positive_and_sum_to_one(context: bytes) -> None:
-    probabilities = ByteTrigram.fit(TRAINING).probabilities(context)
+    probabilities = Trigram.fit(TRAINING).probabilities(context)
     assert probabilities.shape == (256,)
     assert probabilities.min() > 0
     assert math.fsum(probabilities) == pytest.approx(1, abs=1e-14)
 
 
 def test_bits_are_those_of_the_probabilities() -> None:
-    trigram, text = ByteTrigram.fit(TRAINING), b'the cut \x00'
+    trigram, text = Trigram.fit(TRAINING), b'the cut \x00'
     bits = [-np.log2(trigram.probabilities(text[:i])[byte]) for i, byte in enumerate(text)]
     assert trigram.bits_per_byte([text]) == pytest.approx(np.mean(bits), rel=1e-12)
 
 
 def test_nothing_crosses_the_border_of_a_document() -> None:
-    trigram = ByteTrigram.fit([b'abab', b'cd'])
+    trigram = Trigram.fit([b'abab', b'cd'])
     forth, back = trigram.bits_per_byte([b'ab', b'cd']), trigram.bits_per_byte([b'cd', b'ab'])
     assert forth == pytest.approx(back, rel=1e-12)
-    together, apart = ByteTrigram.fit([b'abcd']), ByteTrigram.fit([b'ab', b'cd'])
+    together, apart = Trigram.fit([b'abcd']), Trigram.fit([b'ab', b'cd'])
     assert together.probabilities(b'b')[ord('c')] > apart.probabilities(b'b')[ord('c')]
     assert apart.probabilities(b'b').tolist() == apart.probabilities(b'').tolist()
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    once = ByteTrigram.fit(TRAINING).bits_per_byte(TRAINING)
+    once = Trigram.fit(TRAINING).bits_per_byte(TRAINING)
     monkeypatch.setattr(references, 'BLOCK', 5)
-    assert ByteTrigram.fit(iter(TRAINING)).bits_per_byte(iter(TRAINING)) == pytest.approx(once, rel=1e-12)
+    assert Trigram.fit(iter(TRAINING)).bits_per_byte(iter(TRAINING)) == pytest.approx(once, rel=1e-12)
 
 
 def test_without_training_text_every_byte_costs_eight_bits() -> None:
-    assert ByteTrigram.fit([]).bits_per_byte([b'anything']) == 8
+    assert Trigram.fit([]).bits_per_byte([b'anything']) == 8
 
 
 def test_text_like_the_training_text_costs_less() -> None:
     english, other = [b'the cat sat on the mat. ' * 20], [b'QUIZ JYNX FOGHORN 1234. ' * 20]
-    assert ByteTrigram.fit(english).bits_per_byte(english) < 2 < ByteTrigram.fit(other).bits_per_byte(english)
+    assert Trigram.fit(english).bits_per_byte(english) < 2 < Trigram.fit(other).bits_per_byte(english)
 
 
 def test_xz_compresses_all_documents_as_one_stream() -> None:
@@ -104,6 +104,6 @@ def test_xz_is_what_the_command_makes() -> None:
 @pytest.mark.parametrize('heldout', [[], [b'', b'']])
 def test_no_text_is_an_error(heldout: list[bytes]) -> None:
     with pytest.raises(ValueError, match='no held-out text'):
-        ByteTrigram.fit(TRAINING).bits_per_byte(heldout)
+        Trigram.fit(TRAINING).bits_per_byte(heldout)
     with pytest.raises(ValueError, match='no held-out text'):
         xz_bits_per_byte(heldout)
