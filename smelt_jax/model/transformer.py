@@ -50,12 +50,15 @@ class Transformer(nn.Module):
         loop = config.loop
         visits = loop.visits if visits is None else visits
         if visits < 1 or (visits > 1 and loop.length == 0):
-            raise ValueError(f'{visits=} with loop length {loop.length}: needs at least one visit, and a loop to repeat')
+            raise ValueError(
+                f'{visits=} with loop length {loop.length}: needs at least one visit, and a loop to repeat'
+            )
         init = nn.initializers.normal(config.init_std)
         embed_VD = self.param('embed', init, (config.vocab, config.width), jnp.float32)
         self.param('head', init, (config.width, config.vocab), jnp.float32)
         context = context_of(segment_ids_BT, positions_BT, config.attention)
-        x_BTD = embed_VD[tokens_BT].astype(config.dtype)
+        # Padding enters as zeros and stays zero: what its tokens are, or their embeddings, reaches nothing.
+        x_BTD = jnp.where(segment_ids_BT[..., None] > 0, embed_VD[tokens_BT], 0).astype(config.dtype)
         sums = []
         if loop.start:
             x_BTD, prelude_sums = Stack(config, loop.start, name='prelude')(x_BTD, context, 1.0)

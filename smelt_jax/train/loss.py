@@ -93,8 +93,9 @@ def cross_entropy_sum(
     """Σ mask · cross-entropy, in nats. Logits of `chunk` positions exist at a time.
 
     The gradient is made in the same pass as the value, when a chunk's logits are there: they are not computed twice.
+    Where the mask is 0 the target may be anything; a target outside the vocabulary that counts makes the sum NaN.
     """
-    return jnp.sum(token_losses(hidden_ND, head_DV, targets_N, chunk) * mask_N)
+    return _masked_sum(token_losses(hidden_ND, head_DV, targets_N, chunk), mask_N)
 
 
 def _forward(hidden_ND, head_DV, targets_N, mask_N, chunk):
@@ -105,7 +106,7 @@ def _forward(hidden_ND, head_DV, targets_N, mask_N, chunk):
         hidden_CD, targets_C, mask_C = arrays
         logits_CV = _logits(hidden_CD, head_DV)
         log_partition_C = jax.nn.logsumexp(logits_CV, axis=-1)
-        total += jnp.sum((log_partition_C - _at(logits_CV, targets_C)) * mask_C)
+        total += _masked_sum(log_partition_C - _at(logits_CV, targets_C), mask_C)
         hit_CV = targets_C[:, None] == jnp.arange(vocab)
         dlogits_CV = (jnp.exp(logits_CV - log_partition_C[:, None]) - hit_CV) * mask_C[:, None]
         dlogits_CV = dlogits_CV.astype(hidden_CD.dtype)
@@ -134,6 +135,10 @@ def _logits(hidden_CD: jax.Array, head_DV: jax.Array) -> jax.Array:
 
 def _at(logits_CV: jax.Array, targets_C: jax.Array) -> jax.Array:
     return jnp.take_along_axis(logits_CV, targets_C[:, None], axis=-1)[:, 0]
+
+
+def _masked_sum(losses_C: jax.Array, mask_C: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.where(mask_C == 0, 0, losses_C * mask_C))
 
 
 def _chunked(array: jax.Array, chunk: int) -> jax.Array:
