@@ -13,6 +13,7 @@ etils.epath paths, so gs:// works as a disk does. Files are read in sorted order
 import gzip
 import hashlib
 import json
+import pathlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -97,17 +98,28 @@ def _files(spec: str) -> tuple[epath.Path, list[epath.Path]]:
     if reader == 'text':
         if not path.is_dir():
             raise ValueError(f'corpus {spec!r}: {path} is not a folder; name a folder of text files')
-        root, pattern = path, '**/*'
+        root, paths = path, _walk(path)
     else:
         parts = path.parts
         fixed = next((i for i, part in enumerate(parts) if any(mark in part for mark in '*?[')), len(parts) - 1)
         root, pattern = epath.Path(*parts[:fixed]), '/'.join(parts[fixed:])
-    paths = sorted(root.glob(pattern), key=str)
-    if reader == 'text':
-        paths = [p for p in paths if not p.is_dir() and not any(n.startswith('.') for n in p.relative_to(root).parts)]
+        if '**' in pattern and '://' in where:
+            raise ValueError(f'corpus {spec!r}: ** needs a listing of the whole bucket; use * for each folder')
+        paths = sorted(
+            map(epath.Path, pathlib.Path(root).glob(pattern) if '**' in pattern else root.glob(pattern)), key=str
+        )
     if not paths:
         raise ValueError(f'corpus {spec!r} matches no file; check the path, and quote the glob in a shell')
     return root, paths
+
+
+def _walk(folder: epath.Path) -> list[epath.Path]:
+    """Files at any depth, in order; those whose name, or a folder's, starts with a dot are left out."""
+    found = []
+    for path in sorted(folder.iterdir(), key=str):
+        if not path.name.startswith('.'):
+            found += _walk(path) if path.is_dir() else [path]
+    return found
 
 
 def _unreadable(path: epath.Path, error: Exception) -> ValueError:

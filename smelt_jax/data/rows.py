@@ -32,6 +32,7 @@ class PackedRows:
     def __init__(self, folder: epath.PathLike, split: str):
         self.manifest = manifest.open_pack(folder)
         self.split = self.manifest.split(split)
+        self._where = f'{folder} {split}'
         if not self.split.rows:
             raise ValueError(f'{folder} has no {split} rows; pack with a heldout_fraction above 0')
         # With the number of rows in the name, array_record need not open every file to count.
@@ -47,14 +48,18 @@ class PackedRows:
             yield from self.read(range(start, min(start + _BLOCK, len(self))))
 
     def __getitem__(self, index: int) -> Row:
-        return self._decode(self._source[int(index)])
+        return self.read([index])[0]
 
     def read(self, ids: Sequence[int] | np.ndarray) -> list[Row]:
         """Rows by number, in the order asked for; shards are read at the same time."""
-        return [self._decode(record) for record in self._source.__getitems__([int(i) for i in ids])]
-
-    def _decode(self, record: bytes) -> Row:
-        return records.decode_row(record, self.manifest.row_tokens, self._dtype)
+        keys = [int(i) for i in ids]
+        try:
+            # No thread for one row, and none can be had for no row.
+            found = self._source.__getitems__(keys) if len(keys) > 1 else [self._source[key] for key in keys]
+        except RuntimeError as error:  # array_record's for a checksum that does not fit, and for a file that is gone
+            remedy = 'copy the pack again, or delete it and pack again'
+            raise ValueError(f'a row of {self._where} cannot be read: {error}; {remedy}') from error
+        return [records.decode_row(record, self.manifest.row_tokens, self._dtype) for record in found]
 
 
 class RowOrder:
@@ -68,8 +73,8 @@ class RowOrder:
         if rows < 1:
             raise ValueError(f'{rows=}: nothing to put in order')
         self.rows, self.seed = rows, seed
-        # The cipher's block is ceil(log2(max_index)) bits: one too few where max_index is a power of two (grain 0.2.18).
-        # There, and only there, permute one more and skip it.
+        # grain 0.2.18 takes ceil(log2(max_index)) for the bits of max_index. For a power of two that is one too few, and
+        # where it is even too (65537 rows, 262145, …) one row comes twice and another never: permute one more, skip it.
         self._max_index = rows if (rows - 1) & (rows - 2) == 0 else rows - 1
 
     def ids(self, start: int, stop: int) -> np.ndarray:

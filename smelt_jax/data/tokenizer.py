@@ -46,7 +46,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> np.ndarray:
         """Ids of `text`, int32, no special token added or recognised."""
 
-    def decode(self, ids: Sequence[int]) -> bytes:
+    def decode(self, ids: Sequence[int] | np.ndarray) -> bytes:
         """The bytes that ids stand for; specials stand for none."""
 
     def save(self, folder: epath.Path) -> None:
@@ -64,7 +64,7 @@ class ByteTokenizer:
     def encode(self, text: str) -> np.ndarray:
         return np.frombuffer(text.encode('utf-8'), np.uint8).astype(np.int32)
 
-    def decode(self, ids: Sequence[int]) -> bytes:
+    def decode(self, ids: Sequence[int] | np.ndarray) -> bytes:
         return bytes(int(i) for i in ids if i != self.eos)
 
     def save(self, folder: epath.Path) -> None:
@@ -83,7 +83,7 @@ class SubwordTokenizer:
                 # encode_special_tokens below spells specials out; an EOS declared as a common token would slip through.
                 added['special'] = added['special'] or added['content'] == eos
             self._state |= {'truncation': None, 'padding': None}  # both would change how many tokens a text has
-            self._hf = tokenizers.Tokenizer.from_str(json.dumps(self._state))
+            self._hf = _from_state(self._state)
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f'{where} is not a Hugging Face tokenizer.json: {error!r}') from error
         self._hf.encode_special_tokens = True
@@ -101,7 +101,7 @@ class SubwordTokenizer:
             raise ValueError(f'the tokenizer reads its own end-of-document token in a text: {text[:80]!r}…')
         return ids
 
-    def decode(self, ids: Sequence[int]) -> bytes:
+    def decode(self, ids: Sequence[int] | np.ndarray) -> bytes:
         return b''.join(self._pieces[int(i)] for i in ids)
 
     def save(self, folder: epath.Path) -> None:
@@ -146,6 +146,13 @@ def _read_file(path: epath.Path) -> SubwordTokenizer:
     except (OSError, UnicodeError) as error:
         raise ValueError(f'cannot read the tokenizer {path}: {error}; name an existing tokenizer.json') from error
     return SubwordTokenizer(text, str(path))
+
+
+def _from_state(state: dict[str, Any]) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(state))
+    except Exception as error:  # the only class that the library raises
+        raise TypeError(str(error)) from error
 
 
 def _find_eos(state: dict[str, Any], where: str) -> str:

@@ -1,0 +1,345 @@
+"""`pack`: tokens in = tokens out, the same pack from the same inputs, and nothing that only looks like a pack."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packs import documents_in, sentences, small_pack, write_jsonl
+
+from smelt_jax.data import manifest, packing, spill
+from smelt_jax.data.config import PackConfig
+from smelt_jax.data.documents import digest, is_heldout
+from smelt_jax.data.manifest import load_manifest, load_tokenizer, open_pack
+from smelt_jax.data.rows import PackedRows
+
+ROOT = Path(__file__).parents[2]
+TEXTS = sentences(60)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+# Any text, some of it much longer than a row, some empty, some twice.
+texts = st.lists(st.text(max_size=40) | st.text(min_size=1, max_size=5).map(lambda text: text * 40), max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(texts=texts, row_tokens=st.integers(2, 70), shard_rows=st.sampled_from([5, 100]))
+def test_tokens_in_are_tokens_out(texts: list[str], row_tokens: int, shard_rows: int) -> None:
+    texts = [*texts, *texts[:2], '', TEXTS[0], TEXTS[1]]
+    with tempfile.TemporaryDirectory() as name:
+        made = small_pack(Path(name) / 'p', texts, row_tokens=row_tokens, shard_rows=shard_rows, heldout_fraction=0.0)
+        expected = Counter(text.encode() for text in set(texts) - {''})
+        found = Counter(bytes(document) for document in documents_in(Path(name) / 'p', 'train'))
+        assert found == expected
+        assert made.train.tokens == sum(len(text) + 1 for text in expected)
+        assert made.train.bytes == sum(map(len, expected))
+        assert made.train.rows == -(-made.train.tokens // (row_tokens + 1))
+        assert made.dropped_duplicates + made.empty == len(texts) - len(expected)
+
+
+def test_segments_end_where_documents_or_rows_do(tmp_path: Path) -> None:
+    made = small_pack(tmp_path / 'p', TEXTS)
+    left = 0  # tokens of a document that the rows still owe
+    for index, row in enumerate(PackedRows(tmp_path / 'p', 'train')):
+        used = int((row.segment_ids > 0).sum())
+        assert used == 33 or index == made.train.rows - 1
+        assert not row.segment_ids[used:].any()
+        starts = np.flatnonzero(np.diff(row.segment_ids[:used], prepend=0))
+        assert row.segment_ids[starts].tolist() == list(range(1, len(starts) + 1))
+        for start, end in zip(starts, [*starts[1:], used], strict=True):
+            left = left or row.document_tokens[start]
+            left -= end - start
+            assert (row.tokens[start:end] == made.eos).sum() == (left == 0)
+            assert left == 0 or end == 33
+            assert row.positions[start:end].tolist() == list(range(end - start))
+            assert len({*row.document_tokens[start:end]}) == len({*row.source_ids[start:end]}) == 1
+    assert left == 0
+
+
+def test_mean_attended_keys_counts_pairs_of_the_mask(tmp_path: Path) -> None:
+    made = small_pack(tmp_path / 'p', TEXTS)
+    for split in manifest.SPLITS:
+        keys = inputs = 0
+        for row in PackedRows(tmp_path / 'p', split):
+            segment_ids_T = row.segment_ids[:-1]
+            mask_TT = np.tril(segment_ids_T[:, None] == segment_ids_T[None, :]) & (segment_ids_T > 0)
+            keys, inputs = keys + mask_TT.sum(), inputs + (segment_ids_T > 0).sum()
+        assert made.split(split).mean_attended_keys == pytest.approx(keys / inputs, rel=1e-12)
+
+
+def test_sources_are_counted_and_stay_with_their_tokens(tmp_path: Path) -> None:
+    one = write_jsonl(tmp_path / 'one.jsonl', TEXTS[:30], 'Web', 'pages')
+    two = write_jsonl(tmp_path / 'two.jsonl', TEXTS[20:], 'Code', 'lib')
+    config = PackConfig(corpora=(one, two), row_tokens=32, heldout_fraction=0.2, workers=1)
+    made = packing.pack(config, tmp_path / 'p')
+    assert made.dropped_duplicates == 10
+    for split in manifest.SPLITS:
+        stats = made.split(split)
+        assert [(source.domain, source.name) for source in stats.sources] == [('Code', 'lib'), ('Web', 'pages')]
+        rows = PackedRows(tmp_path / 'p', split)
+        source_ids = np.concatenate([row.source_ids[row.segment_ids > 0] for row in rows])
+        assert np.bincount(source_ids, minlength=2).tolist() == [source.tokens for source in stats.sources]
+    documents = [sum(made.split(split).sources[i].documents for split in manifest.SPLITS) for i in (0, 1)]
+    assert documents == [30, 30]  # of texts in both, the copy that is read first stays
+    swapped = packing.pack(dataclasses.replace(config, corpora=(two, one)), tmp_path / 'q')
+    assert [source.name for source in swapped.train.sources] == ['lib', 'pages']
+
+
+def test_the_split_of_a_document_never_moves(tmp_path: Path) -> None:
+    small_pack(tmp_path / 'few', TEXTS[:30])
+    small_pack(tmp_path / 'many', TEXTS[10:], seed=5, row_tokens=17)
+    few = {split: {bytes(d) for d in documents_in(tmp_path / 'few', split)} for split in manifest.SPLITS}
+    many = {split: {bytes(d) for d in documents_in(tmp_path / 'many', split)} for split in manifest.SPLITS}
+    both = {text.encode() for text in TEXTS[10:30]}
+    assert few['heldout'] & both == many['heldout'] & both == {d for d in both if is_heldout(digest(d), 0.2)}
+    assert few['train'] & both == many['train'] & both
+    assert len(few['heldout'] & both) > 0
+
+
+def test_the_seed_is_the_order_and_nothing_else(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        small_pack(tmp_path / f'{seed}', TEXTS, seed=seed)
+    one, other = (documents_in(tmp_path / f'{seed}', 'train') for seed in (0, 1))
+    assert one != other
+    assert sorted(one) == sorted(other)
+
+
+def test_a_budget_keeps_whole_documents_of_each_domain(tmp_path: Path) -> None:
+    one = write_jsonl(tmp_path / 'one.jsonl', TEXTS, 'Web')
+    two = write_jsonl(tmp_path / 'two.jsonl', sentences(60, seed=1), 'Code')
+    config = PackConfig(corpora=(one, two), row_tokens=32, heldout_fraction=0.2, max_bytes=9000, workers=1)
+    made = packing.pack(config, tmp_path / 'p')
+    kept = sum(source.documents for split in manifest.SPLITS for source in made.split(split).sources)
+    assert kept + made.over_budget == 120
+    for index in (0, 1):
+        assert 7500 < sum(made.split(split).sources[index].bytes for split in manifest.SPLITS) <= 9000
+    again = packing.pack(dataclasses.replace(config, seed=1), tmp_path / 'q')  # another order, the same choice
+    assert again.train.sources == made.train.sources
+
+
+@pytest.mark.parametrize('tokenizer', ['bytes', 'bpe:300'])
+def test_the_number_of_workers_changes_no_byte(tmp_path: Path, tokenizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, '_PART_BYTES', 3000)  # or there would be one part, and no second process
+    for workers in (1, 3):
+        small_pack(tmp_path / f'{workers}', TEXTS, tokenizer=tokenizer, workers=workers)
+    monkeypatch.undo()
+    small_pack(tmp_path / 'one-part', TEXTS, tokenizer=tokenizer)
+    one, three, whole = (contents(tmp_path / name) for name in ('1', '3', 'one-part'))
+    for other in (three, whole):  # another corpus folder, so another name among the inputs
+        assert {k: v for k, v in one.items() if k != 'manifest.json'} == {
+            k: v for k, v in other.items() if k != 'manifest.json'
+        }
+    assert len({load_manifest(tmp_path / name).fingerprint for name in ('1', '3', 'one-part')}) == 1
+
+
+def test_a_bpe_pack_gives_its_text_back(tmp_path: Path) -> None:
+    made = small_pack(tmp_path / 'p', [*TEXTS, 'a <|endoftext|> b'], tokenizer='bpe:300')
+    tokenizer = load_tokenizer(tmp_path / 'p')
+    assert tokenizer.fingerprint == made.tokenizer_fingerprint
+    found = {tokenizer.decode(d) for split in manifest.SPLITS for d in documents_in(tmp_path / 'p', split)}
+    assert found == {text.encode() for text in [*TEXTS, 'a <|endoftext|> b']}
+    again = small_pack(tmp_path / 'q', [*TEXTS, 'a <|endoftext|> b'], tokenizer=f'file:{tmp_path}/p/tokenizer.json')
+    assert again.fingerprint == made.fingerprint
+
+
+def test_a_large_vocabulary_takes_four_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_pack(tmp_path / 'p', TEXTS)
+    monkeypatch.setattr('smelt_jax.data.tokenizer.ByteTokenizer.vocab', 1 << 17)
+    small_pack(tmp_path / 'q', TEXTS)
+    assert documents_in(tmp_path / 'p', 'train') == documents_in(tmp_path / 'q', 'train')
+
+
+# Again into the same folder.
+
+
+def test_again_with_the_same_inputs_does_nothing(tmp_path: Path) -> None:
+    made = small_pack(tmp_path / 'p', TEXTS)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / 'p').iterdir()}
+    (tmp_path / 'p-corpus' / 'texts.jsonl').touch()  # a newer date is no other text
+    assert small_pack(tmp_path / 'p', TEXTS, workers=2) == made
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / 'p').iterdir()} == before
+
+
+def test_again_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:
+    small_pack(tmp_path / 'p', TEXTS)
+    before = contents(tmp_path / 'p')
+    with pytest.raises(ValueError, match='row_tokens: 32 -> 64'):
+        small_pack(tmp_path / 'p', TEXTS, row_tokens=64)
+    with pytest.raises(ValueError, match='tokenizer: bytes -> bpe:300'):
+        small_pack(tmp_path / 'p', TEXTS, tokenizer='bpe:300')
+    with pytest.raises(ValueError, match=r'p-corpus/texts\.jsonl: \w+ -> \w+'):
+        small_pack(tmp_path / 'p', TEXTS[1:])
+    assert contents(tmp_path / 'p') == before
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / 'p').mkdir()
+    (tmp_path / 'p' / 'tokenizer.json').write_text('mine')
+    with pytest.raises(ValueError, match=r'no pack and not empty \(it has tokenizer\.json\)'):
+        small_pack(tmp_path / 'p', TEXTS)
+    assert (tmp_path / 'p' / 'tokenizer.json').read_text() == 'mine'
+
+
+def test_two_runs_at_once_are_one_too_many(tmp_path: Path) -> None:
+    (tmp_path / 'p').mkdir()
+    with packing._locked(tmp_path / 'p'), pytest.raises(ValueError, match='is being packed by another process'):
+        small_pack(tmp_path / 'p', TEXTS)
+    small_pack(tmp_path / 'p', TEXTS)
+
+
+# Killed, or out of room.
+
+CHILD = """
+import os, resource, signal, sys
+sys.path.insert(0, 'tests')
+from pathlib import Path
+from packs import small_config
+from smelt_jax.data import packing
+out, corpus, what = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+die = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+if what == 'reading':
+    packing._write_rows = die
+elif what == 'moving':
+    real = os.replace
+    os.replace = lambda a, b: die() if str(b).endswith('manifest.json') and '.packing' not in str(b) else real(a, b)
+else:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(what), int(what)))
+try:
+    packing.pack(small_config(corpus, shard_rows=250), out)
+except ValueError as error:
+    sys.exit(str(error))
+"""
+
+
+def child(out: Path, what: str) -> subprocess.CompletedProcess[str]:
+    corpus = write_jsonl(out.parent / f'{out.name}-corpus' / 'texts.jsonl', TEXTS)
+    command = [sys.executable, '-c', CHILD, str(out), corpus, what]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {'PYTHONPATH': '.'}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize('when', ['reading', 'moving'])
+def test_killed_it_leaves_no_pack_and_the_next_run_starts_over(tmp_path: Path, when: str) -> None:
+    assert child(tmp_path / 'p', when).returncode == -signal.SIGKILL
+    left = {path.name for path in (tmp_path / 'p').iterdir()}
+    assert '.packing' in left
+    assert 'manifest.json' not in left
+    assert ('train-00000-of-00003.array_record' in left) == (when == 'moving')
+    with pytest.raises(ValueError, match=r'is no pack: it has no manifest\.json'):
+        open_pack(tmp_path / 'p')
+    small_pack(tmp_path / 'p', TEXTS, shard_rows=250)
+    small_pack(tmp_path / 'whole', TEXTS, shard_rows=250)
+    assert load_manifest(tmp_path / 'p').fingerprint == load_manifest(tmp_path / 'whole').fingerprint
+    assert contents(tmp_path / 'p').keys() == contents(tmp_path / 'whole').keys()
+
+
+# The spill of the documents is the first to find no room; with more of it, a shard is.
+@pytest.mark.parametrize('room', [10_000, 60_000])
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, room: int) -> None:
+    done = child(tmp_path / 'p', str(room))
+    assert done.returncode == 1
+    assert done.stderr.strip().startswith(f'cannot write {tmp_path}/p: ')
+    assert 'File too large' in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list((tmp_path / 'p').iterdir()) == []
+    small_pack(tmp_path / 'p', TEXTS)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / 'file').write_text('')
+    corpus = write_jsonl(tmp_path / 'texts.jsonl', TEXTS)
+    for out in (tmp_path / 'file', tmp_path / 'file' / 'p', Path('/proc/p')):
+        with pytest.raises(ValueError, match=f'cannot write {out}: .*; make room there, or choose another --out'):
+            packing.pack(PackConfig(corpora=(corpus,)), out)
+    with pytest.raises(ValueError, match='mount the bucket'):
+        packing.pack(PackConfig(corpora=(corpus,)), 'gs://bucket/p')
+
+
+# What is no corpus, or too little of one.
+
+
+@pytest.mark.parametrize(
+    ('texts', 'settings', 'complaint'),
+    [
+        ([], {}, 'hold no text'),
+        (['', ''], {}, 'hold no text'),
+        (TEXTS[:1], {}, 'leave 1 documents to train on and 0 held out; add text'),
+        (TEXTS[:1], {'heldout_fraction': 0.999999}, 'leave 0 documents to train on'),
+        (TEXTS, {'max_bytes': 3}, 'max_bytes=3 leave 0 documents to train on'),
+        (TEXTS, {'max_bytes': -1}, r'pack\.max_bytes=-1'),
+        (TEXTS, {'row_tokens': 0}, r'pack\.row_tokens=0'),
+        (TEXTS, {'heldout_fraction': 1.0}, r'pack\.heldout_fraction=1\.0'),
+        (TEXTS, {'invalid_utf8': 'ignore'}, r"pack\.invalid_utf8='ignore': choose replace or refuse"),
+        (TEXTS, {'corpora': ()}, r'pack\.corpora is empty'),
+        (TEXTS, {'tokenizer': 'bpe:12'}, "tokenizer 'bpe:12'"),
+    ],
+)
+def test_impossible_packs_are_errors_that_leave_nothing(
+    tmp_path: Path, texts: list[str], settings: dict, complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        small_pack(tmp_path / 'p', texts, **settings)
+    assert not (tmp_path / 'p').exists() or list((tmp_path / 'p').iterdir()) == []
+
+
+# A pack that is no longer what it was.
+
+
+def test_open_pack_finds_what_is_missing_or_cut(tmp_path: Path) -> None:
+    small_pack(tmp_path / 'p', TEXTS, shard_rows=250)
+    shard = tmp_path / 'p' / 'train-00001-of-00003.array_record'
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match=r'train-00001-of-00003\.array_record has \d+ bytes, the manifest says \d+'):
+        open_pack(tmp_path / 'p')
+    shard.write_bytes(whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2))
+    with pytest.raises(ValueError, match=r'has 0 rows, the manifest says 250: damaged'):
+        PackedRows(tmp_path / 'p', 'train')
+    shard.write_bytes(whole[:9000] + bytes(100) + whole[9100:])  # the index is whole, a record is not
+    with pytest.raises(ValueError, match=r'a row of .*/p train cannot be read: .*; copy the pack again'):
+        list(PackedRows(tmp_path / 'p', 'train'))
+    shard.unlink()
+    with pytest.raises(ValueError, match=r'train-00001-of-00003\.array_record is missing; copy the pack again'):
+        small_pack(tmp_path / 'p', TEXTS, shard_rows=250)
+    shard.write_bytes(whole)
+    open_pack(tmp_path / 'p')
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    made = small_pack(tmp_path / 'p', TEXTS, tokenizer='bpe:300')
+    other = small_pack(tmp_path / 'q', TEXTS, tokenizer='bpe:301')
+    open_pack(tmp_path / 'p', made.tokenizer_fingerprint)
+    with pytest.raises(ValueError, match=f'not with the one asked for .{other.tokenizer_fingerprint[:12]}'):
+        open_pack(tmp_path / 'p', other.tokenizer_fingerprint)
+    (tmp_path / 'p' / 'tokenizer.json').write_bytes((tmp_path / 'q' / 'tokenizer.json').read_bytes())
+    with pytest.raises(ValueError, match='is not the tokenizer this pack was made with'):
+        load_tokenizer(tmp_path / 'p')
+
+
+def test_foreign_and_newer_manifests_are_refused(tmp_path: Path) -> None:
+    small_pack(tmp_path / 'p', TEXTS)
+    path = tmp_path / 'p' / 'manifest.json'
+    state = json.loads(path.read_text())
+    for edit, complaint in [
+        ({'version': 2}, 'format version 2, this smelt_jax reads 1'),
+        ({'format': 'other'}, 'was not written by smelt pack'),
+        ({'train': {}}, 'is damaged'),
+        ({'more': 1}, 'is damaged'),
+    ]:
+        path.write_text(json.dumps(state | edit))
+        with pytest.raises(ValueError, match=complaint):
+            load_manifest(tmp_path / 'p')
+    path.write_text('{')
+    with pytest.raises(ValueError, match='cannot read'):
+        load_manifest(tmp_path / 'p')
