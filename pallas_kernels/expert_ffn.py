@@ -32,7 +32,7 @@ def expert_ffn(
       x_TD: tokens.
       weights_TK: float32, the router's weights.
       experts_TK: int32, the router's choices; a choice equal to E uses no expert and adds nothing. A token's choices
-        are distinct.
+        are distinct. Rows of a token without any expert are not read, here or in the gradient: they may be NaN.
       expert_weights: in the dtype of `x_TD`.
       implementation: `reference` runs every expert on every token; `xla` sorts the tokens by expert and works through
         them in blocks, in any program XLA compiles; `auto` takes the fastest that this backend has.
@@ -50,9 +50,12 @@ def expert_ffn(
 def _reference(x_TD, weights_TK, experts_TK, expert_weights):
     experts = expert_weights.gate_EDF.shape[0]
     chosen_TKE = experts_TK[..., None] == jnp.arange(experts)
+    used_T1 = jnp.any(chosen_TKE, axis=(1, 2))[:, None]
+    # Rows that use no expert may hold anything, NaN too: zeroed on both ways in, they reach neither y nor a gradient.
+    x_TD = jnp.where(used_T1, x_TD, 0)
     weights_TE = jnp.sum(jnp.where(chosen_TKE, weights_TK[..., None], 0), axis=1)
     gate_ETF = jnp.einsum('td,edf->etf', x_TD, expert_weights.gate_EDF, preferred_element_type=jnp.float32)
     up_ETF = jnp.einsum('td,edf->etf', x_TD, expert_weights.up_EDF, preferred_element_type=jnp.float32)
     hidden_ETF = jax.nn.silu(gate_ETF) * up_ETF * weights_TE.T[..., None]
     y_TD = jnp.einsum('etf,efd->td', hidden_ETF, expert_weights.down_EFD.astype(jnp.float32))
-    return y_TD.astype(x_TD.dtype)
+    return jnp.where(used_T1, y_TD, 0).astype(x_TD.dtype)
