@@ -46,3 +46,8 @@ def documents_in(folder: Path, split: str) -> list[list[int]]:
     ends = np.flatnonzero(stream == rows.manifest.eos)
     assert ends[-1] == len(stream) - 1, 'the stream ends inside a document'
     return [piece[(0 if i == 0 else 1) :].tolist() for i, piece in enumerate(np.split(stream, ends)[:-1])]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
