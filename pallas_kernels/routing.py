@@ -36,9 +36,12 @@ def route(experts_TK: jax.Array, experts: int) -> Plan:
     """
     slots = experts_TK.size
     if slots * (experts + 1) >= 2**31:
-        raise ValueError(f'{experts_TK.shape} choices among {experts} experts exceed 2^31 sort keys; use fewer tokens a call')
+        raise ValueError(
+            f'{experts_TK.shape} choices among {experts} experts exceed 2^31 sort keys; use fewer tokens a call'
+        )
     ids_S = jnp.minimum(experts_TK.reshape(-1).astype(jnp.int32), experts)
     # One sort of (expert, slot) packed into an integer: on CPU seven times faster than a stable argsort.
-    order_S = jax.lax.sort(ids_S * slots + jnp.arange(slots, dtype=jnp.int32)) % slots
-    sizes_E = jnp.sum(ids_S[:, None] == jnp.arange(experts), axis=0, dtype=jnp.int32)
-    return Plan(order_S, jnp.cumsum(sizes_E, dtype=jnp.int32))
+    keys_S = jax.lax.sort(ids_S * slots + jnp.arange(slots, dtype=jnp.int32))
+    # Ends are looked up in the sorted keys; counting by comparison would make an array of slots × experts.
+    ends_E = jnp.searchsorted(keys_S, jnp.arange(1, experts + 1, dtype=jnp.int32) * slots)
+    return Plan(keys_S % slots, ends_E.astype(jnp.int32))
