@@ -13,6 +13,7 @@ from types import ModuleType
 from absl import flags
 
 from smelt_jax.cli import pages
+from smelt_jax.host import keep_freed_memory
 from smelt_jax.version import __version__
 
 HELP = ('--help', '-h', '-help', '--helpfull', '--helpshort')
@@ -53,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return _fail(f'smelt {verb}', re.sub(r'^flag --(\S+)=None: .*', r'--\1 is required', str(error)), 2)
+    keep_freed_memory()  # before a verb imports jax
     return _run(verb, module, debug)
 
 

@@ -31,14 +31,16 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
     trunk_dir, run_dir = RunDir(trunk), RunDir(workdir)
     run = trunk_dir.config()
     if tokens < 1:
-        raise ValueError(f'a branch of {tokens} tokens: give --tokens, or train.branch_tokens in the trunk\'s config')
+        raise ValueError(f"a branch of {tokens} tokens: give --tokens, or train.branch_tokens in the trunk's config")
     if run_dir.path.resolve() == trunk_dir.path.resolve():
-        raise ValueError(f'the branch cannot live in its trunk\'s directory {trunk}; give --workdir another one')
+        raise ValueError(f"the branch cannot live in its trunk's directory {trunk}; give --workdir another one")
     manifest = open_pack(run.data.pack)
     steps = math.ceil(tokens / (run.data.batch_rows * manifest.row_tokens))
     parent = trunk_dir.lineage()
     if parent.pack != manifest.fingerprint:
-        raise ValueError(f'{run.data.pack} was packed anew since the trunk {trunk} read it: {manifest.fingerprint}, then {parent.pack}')
+        raise ValueError(
+            f'{run.data.pack} was packed anew since the trunk {trunk} read it: {manifest.fingerprint}, then {parent.pack}'
+        )
     lineage = Lineage(
         kind='branch',
         pack=manifest.fingerprint,

@@ -37,7 +37,7 @@ class Checkpoints:
                 read_only=read_only,
                 enable_async_checkpointing=not read_only,
             ),
-            item_names=('params', 'optimizer'),
+            item_handlers={name: ocp.StandardCheckpointHandler() for name in ('params', 'optimizer')},
         )
 
     def __enter__(self) -> 'Checkpoints':

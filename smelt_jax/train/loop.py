@@ -105,7 +105,7 @@ def _updates(
     schedule: optax.Schedule,
     row_tokens: int,
     state: TrainState,
-    step: int,
+    start: int,
     batches: Iterator[tuple[int, np.ndarray, Batch]],
     report: Report,
     checkpoints: Checkpoints,
@@ -114,9 +114,7 @@ def _updates(
     tokens = run.data.batch_rows * row_tokens
     good: dict[str, float] = {}
     pending: tuple[int, np.ndarray, dict] | None = None
-    for _, row_ids, batch in batches:
-        if step == lineage.stop:
-            break
+    for step, (_, row_ids, batch) in zip(range(start, lineage.stop), batches, strict=False):
         compiling = pending is None
         state, metrics = update(state, batch, jnp.float32(schedule(step)))
         if compiling:
@@ -124,12 +122,12 @@ def _updates(
             report.start_clock()
         # The update before is read while this one runs: the device never waits for the check.
         good = _read(pending, good, report, run.train.log_every, lineage.stop, tokens)
-        step += 1
-        pending = (step, row_ids, metrics)
-        if step % run.train.save_every == 0 or step in run.train.branch_steps or step == lineage.stop:
+        done = step + 1
+        pending = (done, row_ids, metrics)
+        if done % run.train.save_every == 0 or done in run.train.branch_steps or done == lineage.stop:
             good = _read(pending, good, report, run.train.log_every, lineage.stop, tokens)
-            pending = (step, row_ids, {})
-            checkpoints.save(step, state)
+            pending = (done, row_ids, {})
+            checkpoints.save(done, state)
 
 
 def _read(pending, good, report, log_every, stop, tokens) -> dict[str, float]:

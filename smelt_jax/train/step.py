@@ -83,7 +83,9 @@ def _load(counts_XE: jax.Array, loop: LoopConfig) -> Metrics:
         start = loop.start + visit * loop.length
         layers = counts_XE[start : start + loop.length]
         if visit == 0:
-            layers = jnp.concatenate([counts_XE[: loop.start], layers, counts_XE[loop.start + loop.visits * loop.length :]])
+            layers = jnp.concatenate(
+                [counts_XE[: loop.start], layers, counts_XE[loop.start + loop.visits * loop.length :]]
+            )
         mean = jnp.maximum(jnp.mean(layers, axis=-1), 1e-9)
         metrics[f'load_max_{visit + 1}'] = jnp.max(jnp.max(layers, axis=-1) / mean)
         metrics[f'unused_{visit + 1}'] = jnp.mean(layers == 0)

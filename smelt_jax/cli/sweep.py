@@ -1,0 +1,45 @@
+"""Runs every arm of an experiment from text to table: pack, train, evaluate, branch, evaluate, compare, draw.
+
+    smelt sweep --experiment=experiments/quickstart.py --workdir=runs/quickstart [--set=train.steps=200 …] [--arms=A,B]
+    smelt sweep --experiment=experiments/smelt.py --arms=200m-s95-baseline,200m-s95-smelt --workdir=DIR --lines
+
+The first arm is what the others are compared with. Kill it at any moment and run it again: it goes on where it was. With
+--lines nothing runs: one line of commands an arm is printed, for a launcher that gives each arm a machine of its own.
+"""
+
+import inspect
+
+from absl import flags
+
+from smelt_jax.cli.flags import define_workdir, find_experiment, load_experiment, load_module, override
+
+
+def define_flags() -> None:
+    """--experiment, --arms, --set, --lines and --workdir."""
+    flags.DEFINE_string('experiment', None, 'The experiment, FILE.py. Required.')
+    flags.DEFINE_list('arms', None, 'Arguments of the experiment, the first the reference; its ARGS if not given.')
+    flags.DEFINE_multi_string('set', [], 'KEY=VALUE, set in the config of every arm; may be repeated.')
+    flags.DEFINE_bool('lines', False, 'Print the commands of each arm, one arm a line, instead of running them.')
+    define_workdir('Where packed rows, runs and results go.')
+    flags.mark_flag_as_required('experiment')
+
+
+def run() -> None:
+    """Runs, or prints."""
+    from rich.console import Console
+
+    from smelt_jax import config, sweep
+
+    given = flags.FLAGS
+    module = load_module(find_experiment(given.experiment))
+    runs = {}
+    for arm in given.arms or module.ARGS:
+        settings = load_experiment(f'{given.experiment}:{arm}')
+        for entry in given.set:
+            override(settings, entry)
+        runs[arm] = config.resolve(settings)
+    if given.lines:
+        print('\n'.join(sweep.launcher_lines(given.experiment, runs, given.workdir)))
+        return
+    note = inspect.cleandoc(getattr(module, 'NOTE', ''))
+    sweep.sweep(runs, given.workdir, Console(highlight=False), note)

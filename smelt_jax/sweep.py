@@ -1,0 +1,108 @@
+"""The whole way of the data for every arm of an experiment: pack, train, evaluate, branch, evaluate, compare, draw.
+
+    WORKDIR/pack/                     packed rows, read by all arms
+    WORKDIR/ARM/trunk/                a run directory
+    WORKDIR/ARM/branch-STEP/          a run directory for each of train.branch_steps
+    WORKDIR/comparison-A-B.json, .txt the arms A and B side by side
+    WORKDIR/loss_flops.png
+
+Every part finds out by itself what it has done already, so that a sweep that was killed goes on where it was.
+"""
+
+import dataclasses
+import io
+import json
+
+import rich.console
+from etils import epath
+
+from smelt_jax.config import RunConfig
+from smelt_jax.data.packing import pack
+from smelt_jax.evaluate.compare import Arm, compare, tables
+from smelt_jax.evaluate.heldout import evaluate
+from smelt_jax.evaluate.text import pack_references
+from smelt_jax.figures.loss_flops import loss_flops
+from smelt_jax.runs import RunDir, write_atomically
+from smelt_jax.train.branch import branch
+from smelt_jax.train.loop import train
+
+
+def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Console, note: str = '') -> None:
+    """Runs every arm and compares the first with each other one.
+
+    Args:
+      runs: arm → its config; their `pack` settings are the same. `data.pack` is set here.
+      workdir: of the sweep.
+      console: where progress and tables go.
+      note: printed and written below the tables: what this experiment can and cannot show.
+
+    Raises:
+      ValueError: the arms would not read the same rows; or as the parts raise it.
+    """
+    root = epath.Path(workdir)
+    runs = with_pack(runs, root)
+    first = next(iter(runs.values()))
+    console.rule('packing')
+    pack(first.pack, first.data.pack, console)
+    arms = [_run_arm(name, run, root, console) for name, run in runs.items()]
+    console.rule('the same text by simpler means')
+    references = pack_references(first.data.pack, first.data, max(run.train.steps for run in runs.values()))
+    for other in arms[1:]:
+        _show(compare(arms[0], other, references), root, console, note)
+    figure = root / 'loss_flops.png'
+    loss_flops({arm.name: [arm.trunk, *arm.branches] for arm in arms}, figure)
+    console.print(f'\nPicture: {figure}', soft_wrap=True)
+
+
+def with_pack(runs: dict[str, RunConfig], root: epath.Path) -> dict[str, RunConfig]:
+    """The configs with `data.pack` set to the sweep's. Raises ValueError if the arms would not read the same rows."""
+    first_name, first = next(iter(runs.items()))
+    for name, run in runs.items():
+        same = (run.pack, run.data, run.train.steps, run.train.branch_steps, run.train.branch_tokens)
+        if same != (first.pack, first.data, first.train.steps, first.train.branch_steps, first.train.branch_tokens):
+            raise ValueError(f'{first_name} and {name} differ in pack, data or train settings: they would not read the same rows')
+    data = dataclasses.replace(first.data, pack=first.data.pack or str(root / 'pack'))
+    return {name: dataclasses.replace(run, data=data) for name, run in runs.items()}
+
+
+def launcher_lines(experiment: str, runs: dict[str, RunConfig], workdir: str) -> list[str]:
+    """The commands of a sweep, one arm a line, for a launcher that runs arms on machines of their own."""
+    lines = []
+    for name, run in runs.items():
+        trunk = f'{workdir}/{name}/trunk'
+        commands = [f'smelt train --config={experiment}:{name} --config.data.pack={workdir}/pack --workdir={trunk}']
+        for step in run.train.branch_steps:
+            leaf = f'{workdir}/{name}/branch-{step}'
+            commands += [f'smelt evaluate --workdir={trunk} --step={step}']
+            commands += [f'smelt branch --trunk={trunk} --step={step} --workdir={leaf}', f'smelt evaluate --workdir={leaf}']
+        lines.append(' && '.join(commands))
+    return lines
+
+
+def _run_arm(name: str, run: RunConfig, root: epath.Path, console: rich.console.Console) -> Arm:
+    console.rule(name)
+    trunk = train(run, str(root / name / 'trunk'))
+    branches = []
+    for step in run.train.branch_steps:
+        _evaluate_once(trunk, step)
+        leaf = branch(str(trunk.path), step, str(root / name / f'branch-{step}'), run.train.branch_tokens)
+        _evaluate_once(leaf, leaf.lineage().stop)
+        branches.append(leaf)
+    return Arm(name, trunk, branches)
+
+
+def _evaluate_once(run_dir: RunDir, step: int) -> None:
+    if not any(record['task'] == 'heldout' and record['step'] == step for record in run_dir.records()):
+        evaluate(str(run_dir.path), step)
+
+
+def _show(comparison: dict, root: epath.Path, console: rich.console.Console, note: str) -> None:
+    """On the screen, and as files: comparison-BASELINE-OTHER.json and .txt."""
+    file = io.StringIO()
+    plain = rich.console.Console(file=file, width=132)
+    for part in (*tables(comparison), note):
+        console.print(part)
+        plain.print(part)
+    name = '-'.join(('comparison', *comparison['arms']))
+    write_atomically(root / f'{name}.json', json.dumps(comparison, indent=1) + '\n')
+    write_atomically(root / f'{name}.txt', file.getvalue())
