@@ -1,13 +1,19 @@
-"""Causal attention within documents, by blocks of queries: the scores of one block exist at a time."""
+"""Causal attention within documents, by pairs of blocks: flash attention in plain XLA (Dao et al., 2022; Rabe and Staats, 2021).
+
+One loop goes over the pairs (block of queries, block of keys) in which a query sees a key at all: not those above the
+diagonal, nor those of documents that ended before the queries' began. Scores of one pair exist at a time, forward and
+backward, and the program's size does not depend on the length.
+"""
 
 import functools
 import math
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-QUERY_BLOCK = 256
-MASKED = -1e30  # finite: a padding query sees nothing, and -inf would make its softmax NaN
+BLOCK = 256
+MASKED = -1e30  # finite: a query that has seen nothing yet would get exp(-inf + inf), which is NaN
 
 
 def attend(q_BTNH: jax.Array, k_BTGH: jax.Array, v_BTGH: jax.Array, segment_ids_BT: jax.Array) -> jax.Array:
@@ -15,40 +21,125 @@ def attend(q_BTNH: jax.Array, k_BTGH: jax.Array, v_BTGH: jax.Array, segment_ids_
 
     Args:
       q_BTNH, k_BTGH, v_BTGH: N is a multiple of G; query heads n·N/G … share key-value head n.
-      segment_ids_BT: int32; 0 marks padding, whose output is 0.
+      segment_ids_BT: int32, not falling along a row but for padding at its end, which is 0 and whose output is 0.
 
     Returns:
-      out_BTNH in the dtype of v. Scores and softmax are float32.
+      out_BTNH in the dtype of v. Scores, softmax and sums are float32.
     """
     rows, length, heads, head_dim = q_BTNH.shape
     groups = k_BTGH.shape[2]
-    q_BGnTH = q_BTNH.reshape(rows, length, groups, heads // groups, head_dim).transpose(0, 2, 3, 1, 4)
-    q_BGnTH = q_BGnTH * (1 / math.sqrt(head_dim))
-    k_BGTH, v_BGTH = k_BTGH.transpose(0, 2, 1, 3), v_BTGH.transpose(0, 2, 1, 3)
-    outs = []
-    for start in range(0, length, QUERY_BLOCK):
-        stop = min(start + QUERY_BLOCK, length)
-        # Keys after the block's last query are never visible: the causal half of the work is not done at all.
-        block = functools.partial(_block, start=start)
-        outs.append(
-            jax.checkpoint(block)(
-                q_BGnTH[:, :, :, start:stop],
-                k_BGTH[:, :, :stop],
-                v_BGTH[:, :, :stop],
-                segment_ids_BT[:, start:stop],
-                segment_ids_BT[:, :stop],
-            )
+    block = min(BLOCK, length)
+    padding = -length % block
+    segment_ids_BT = jnp.pad(segment_ids_BT, ((0, 0), (0, padding)))
+    # The n query heads of a group are rows of one product: n · T rows against the group's keys.
+    q_BGnTH = _head_major(q_BTNH * (1 / math.sqrt(head_dim)), padding).reshape(rows, groups, heads // groups, -1, head_dim)
+    out_BGnTH = _attend(q_BGnTH, _head_major(k_BTGH, padding), _head_major(v_BTGH, padding), segment_ids_BT, block)
+    out_BNTH = out_BGnTH.reshape(rows, heads, -1, head_dim)[:, :, :length]
+    return out_BNTH.transpose(0, 2, 1, 3)
+
+
+def _head_major(x_BTNH: jax.Array, padding: int) -> jax.Array:
+    return jnp.pad(x_BTNH.transpose(0, 2, 1, 3), ((0, 0), (0, 0), (0, padding), (0, 0)))
+
+
+def _pairs(segment_ids_BT: jax.Array, block: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Block numbers (queries, keys) of all pairs on or under the diagonal, those in use first, and how many are in use."""
+    blocks = segment_ids_BT.shape[1] // block
+    query_P, key_P = jnp.tril_indices(blocks)
+    ids_BMb = segment_ids_BT.reshape(segment_ids_BT.shape[0], blocks, block)
+    last = jnp.iinfo(jnp.int32).max
+    first_BM = jnp.min(jnp.where(ids_BMb > 0, ids_BMb, last), axis=2)
+    used_P = jnp.any(first_BM[:, query_P] <= jnp.max(ids_BMb, axis=2)[:, key_P], axis=0)
+    order_P = jnp.argsort(~used_P, stable=True)
+    return query_P[order_P], key_P[order_P], jnp.sum(used_P)
+
+
+def _take(array: jax.Array, block_index: jax.Array, block: int, axis: int = -2) -> jax.Array:
+    return lax.dynamic_slice_in_dim(array, block_index * block, block, axis)
+
+
+def _put(array: jax.Array, update: jax.Array, block_index: jax.Array, block: int, axis: int = -2) -> jax.Array:
+    return lax.dynamic_update_slice_in_dim(array, update.astype(array.dtype), block_index * block, axis % array.ndim)
+
+
+def _seen(segment_ids_BT, i, j, block):
+    """Which keys of block j the queries of block i see, [B, Q, K]."""
+    queries, keys = _take(segment_ids_BT, i, block, 1), _take(segment_ids_BT, j, block, 1)
+    at = jnp.arange(block)
+    causal_QK = i * block + at[:, None] >= j * block + at
+    return (queries[:, :, None] == keys[:, None, :]) & (queries > 0)[:, :, None] & causal_QK
+
+
+def _product(spec: str, a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _attend(q_BGnTH, k_BGTH, v_BGTH, segment_ids_BT, block):
+    return _forward(q_BGnTH, k_BGTH, v_BGTH, segment_ids_BT, block)[0]
+
+
+def _forward(q_BGnTH, k_BGTH, v_BGTH, segment_ids_BT, block):
+    query_P, key_P, count = _pairs(segment_ids_BT, block)
+
+    def step(p, carry):
+        sum_BGnTH, max_BGnT1, total_BGnT1 = carry
+        i, j = query_P[p], key_P[p]
+        seen = _seen(segment_ids_BT, i, j, block)[:, None, None]
+        scores = _product('bgnqh,bgkh->bgnqk', _take(q_BGnTH, i, block), _take(k_BGTH, j, block))
+        old_max = _take(max_BGnT1, i, block)
+        new_max = jnp.maximum(old_max, jnp.max(jnp.where(seen, scores, MASKED), axis=-1, keepdims=True))
+        weights = jnp.where(seen, jnp.exp(scores - new_max), 0)
+        shrink = jnp.exp(old_max - new_max)
+        total = _take(total_BGnT1, i, block) * shrink + jnp.sum(weights, axis=-1, keepdims=True)
+        v_BGKH = _take(v_BGTH, j, block)
+        add = _product('bgnqk,bgkh->bgnqh', weights.astype(v_BGKH.dtype), v_BGKH)
+        return (
+            _put(sum_BGnTH, _take(sum_BGnTH, i, block) * shrink + add, i, block),
+            _put(max_BGnT1, new_max, i, block),
+            _put(total_BGnT1, total, i, block),
         )
-    out_BGnTH = jnp.concatenate(outs, axis=3)
-    return out_BGnTH.transpose(0, 3, 1, 2, 4).reshape(rows, length, heads, head_dim)
+
+    row_shape = (*q_BGnTH.shape[:-1], 1)
+    start = (jnp.zeros(q_BGnTH.shape, jnp.float32), jnp.full(row_shape, MASKED), jnp.zeros(row_shape))
+    sum_BGnTH, max_BGnT1, total_BGnT1 = lax.fori_loop(0, count, step, start)
+    # Padding has seen nothing: 0 / 1, and a log-sum that makes all its weights 0 in the backward pass.
+    total_BGnT1 = jnp.where(total_BGnT1 == 0, 1, total_BGnT1)
+    out_BGnTH = (sum_BGnTH / total_BGnT1).astype(v_BGTH.dtype)
+    log_sum_BGnT = (max_BGnT1 + jnp.log(total_BGnT1))[..., 0]
+    return out_BGnTH, (q_BGnTH, k_BGTH, v_BGTH, segment_ids_BT, out_BGnTH, log_sum_BGnT)
 
 
-def _block(q_BGnQH, k_BGTH, v_BGTH, query_segments_BQ, key_segments_BT, start):
-    scores_BGnQT = jnp.einsum('bgnqh,bgth->bgnqt', q_BGnQH, k_BGTH, preferred_element_type=jnp.float32)
-    same_BQT = query_segments_BQ[:, :, None] == key_segments_BT[:, None, :]
-    real_BQT = same_BQT & (query_segments_BQ > 0)[:, :, None]
-    causal_QT = start + jnp.arange(q_BGnQH.shape[3])[:, None] >= jnp.arange(k_BGTH.shape[2])
-    visible_BQT = (real_BQT & causal_QT)[:, None, None]
-    scores_BGnQT = jnp.where(visible_BQT, scores_BGnQT, MASKED)
-    weights_BGnQT = jnp.where(visible_BQT, jax.nn.softmax(scores_BGnQT, axis=-1), 0)
-    return jnp.einsum('bgnqt,bgth->bgnqh', weights_BGnQT.astype(v_BGTH.dtype), v_BGTH)
+def _backward(block, residuals, dout_BGnTH):
+    q_BGnTH, k_BGTH, v_BGTH, segment_ids_BT, out_BGnTH, log_sum_BGnT = residuals
+    query_P, key_P, count = _pairs(segment_ids_BT, block)
+    product = dout_BGnTH.astype(jnp.float32) * out_BGnTH.astype(jnp.float32)
+    delta_BGnT = jnp.sum(product, axis=-1)
+
+    def step(p, carry):
+        dq_BGnTH, dk_BGTH, dv_BGTH = carry
+        i, j = query_P[p], key_P[p]
+        q_BGnQH, dout_BGnQH = _take(q_BGnTH, i, block), _take(dout_BGnTH, i, block)
+        k_BGKH, v_BGKH = _take(k_BGTH, j, block), _take(v_BGTH, j, block)
+        # Keys are the rows here: two of the three products below then need no transposed copy of a score array.
+        seen = _seen(segment_ids_BT, i, j, block).transpose(0, 2, 1)[:, None, :, None]
+        scores = _product('bgkh,bgnqh->bgknq', k_BGKH, q_BGnQH)
+        weights = jnp.where(seen, jnp.exp(scores - _take(log_sum_BGnT, i, block, -1)[:, :, None]), 0)
+        dweights = _product('bgkh,bgnqh->bgknq', v_BGKH, dout_BGnQH)
+        dscores = (weights * (dweights - _take(delta_BGnT, i, block, -1)[:, :, None])).astype(q_BGnQH.dtype)
+        dq = _product('bgknq,bgkh->bgnqh', dscores, k_BGKH)
+        dk = _product('bgknq,bgnqh->bgkh', dscores, q_BGnQH)
+        dv = _product('bgknq,bgnqh->bgkh', weights.astype(dout_BGnQH.dtype), dout_BGnQH)
+        return (
+            _put(dq_BGnTH, _take(dq_BGnTH, i, block) + dq, i, block),
+            _put(dk_BGTH, _take(dk_BGTH, j, block) + dk, j, block),
+            _put(dv_BGTH, _take(dv_BGTH, j, block) + dv, j, block),
+        )
+
+    start = tuple(jnp.zeros(array.shape, jnp.float32) for array in (q_BGnTH, k_BGTH, v_BGTH))
+    grads = lax.fori_loop(0, count, step, start)
+    dq, dk, dv = (grad.astype(array.dtype) for grad, array in zip(grads, (q_BGnTH, k_BGTH, v_BGTH), strict=True))
+    return dq, dk, dv, None
+
+
+_attend.defvjp(_forward, _backward)
