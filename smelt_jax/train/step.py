@@ -42,7 +42,7 @@ def make_step(model: ModelConfig, loss: LossConfig, optim: OptimConfig) -> Calla
             'loss': sums.cross_entropy / targets,
             'balance': sums.balance / tokens,
             'router_z': sums.router_z / tokens,
-            'grad_norm': optax.global_norm(grads),
+            'grad_norm': optax.tree.norm(grads),
             'lr': lr,
             'targets': sums.targets,
             'tokens': sums.tokens,
