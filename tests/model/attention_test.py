@@ -1,0 +1,72 @@
+"""Attention by blocks of queries equals scores over the whole row; rotary positions are relative."""
+
+import jax
+import jax.numpy as jnp
+import naive
+import numpy as np
+import pytest
+from models import assert_close, jit, packed
+
+from smelt_jax.model.attend import BLOCK, attend
+from smelt_jax.model.attention import context_of, rotate
+from smelt_jax.model.config import AttentionConfig
+
+
+def heads_of(length, rows=2, heads=6, groups=2, head_dim=10, dtype=jnp.float32):
+    rng = np.random.default_rng(0)
+    shapes = [(rows, length, count, head_dim) for count in (heads, groups, groups, heads)]
+    return [jnp.asarray(rng.standard_normal(shape), dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize(
+    ('length', 'rows'),
+    [
+        pytest.param(2 * BLOCK + 45, [(400, 90, 50), (100, 200)], id='many blocks, the last one short'),
+        pytest.param(3 * BLOCK, [(BLOCK, BLOCK, BLOCK), (BLOCK - 1, 2, 300)], id='blocks that see no other'),
+        pytest.param(BLOCK, [(1, 1, 3, 200), (BLOCK,)], id='one block'),
+        pytest.param(7, [(7,), ()], id='less than a block, a row of padding'),
+    ],
+)
+def test_equals_scores_over_the_whole_row(length, rows):
+    """In values and gradients, whatever the rotary angles; grouped heads share keys as in a repeated layout."""
+    segments_BT = packed(*rows, length=length).segment_ids_BT
+    *primals, dout_BTNH = heads_of(length)
+
+    def measured(function):
+        out_BTNH, pull = jax.vjp(function, *primals)
+        return out_BTNH, pull(dout_BTNH)
+
+    blocked = jit(lambda: measured(lambda q, k, v: attend(q, k, v, segments_BT)))()
+    whole = jit(lambda: measured(lambda q, k, v: jax.vmap(naive.attention)(q, k, v, segments_BT)))()
+    assert_close(blocked, whole)
+
+
+def test_scores_and_softmax_are_float32_in_bfloat16():
+    q, k, v, _ = heads_of(32, dtype=jnp.bfloat16)
+    segments_BT = packed((20, 12), (32,), length=32).segment_ids_BT
+    out_BTNH = attend(q, k, v, segments_BT)
+    assert out_BTNH.dtype == jnp.bfloat16
+    exact = attend(*(array.astype(jnp.float32) for array in (q, k, v)), segments_BT)
+    assert_close(out_BTNH.astype(jnp.float32), exact, 0.01)
+
+
+def rotated(x_BTNH, positions_BT):
+    config = AttentionConfig(head_dim=x_BTNH.shape[-1])
+    return rotate(x_BTNH, context_of(jnp.ones_like(positions_BT), positions_BT, config))
+
+
+def test_rotation_keeps_norms_and_depends_on_distance_alone():
+    """A query at position p and a key at position s have the score of positions p + 1000 and s + 1000."""
+    q, k, _, _ = heads_of(9, groups=6)
+    positions_BT = jnp.asarray([np.arange(9), np.arange(9) * 31], jnp.int32)
+
+    def scores(shift):
+        return jnp.einsum('btnh,bsnh->bnts', rotated(q, positions_BT + shift), rotated(k, positions_BT + shift))
+
+    assert_close(scores(1000), scores(0), 1e-3)
+    assert_close(jnp.linalg.norm(rotated(q, positions_BT), axis=-1), jnp.linalg.norm(q, axis=-1), 1e-5)
+
+
+def test_position_0_turns_nothing():
+    q = heads_of(4)[0]
+    np.testing.assert_array_equal(rotated(q, jnp.zeros((2, 4), jnp.int32)), q)
