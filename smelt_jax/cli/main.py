@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from absl import flags
+from absl import flags, logging
 
 from smelt_jax.cli import pages
 from smelt_jax.host import keep_freed_memory
@@ -47,6 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(pages.verb(verb, module.__doc__ or '', own, keys='config' in flags.FLAGS), end='')
         return 0
 
+    kinds = getattr(module, 'WORDS', ())  # of a verb that does one of several things: smelt VERB WORD --flags
+    if kinds and (not rest or rest[0] not in kinds):
+        given = f', not {rest[0]!r}' if rest and not rest[0].startswith('-') else ''
+        return _fail(f'smelt {verb}', f'say what: {", ".join(kinds)}{given}', 2)
+    chosen, rest = rest[: bool(kinds)], rest[bool(kinds) :]
+
     sys.argv = [f'smelt {verb}', *rest]  # where config_flags looks for overrides
     try:
         _parse(sys.argv)
@@ -55,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(f'smelt {verb}', re.sub(r'^flag --(\S+)=None: .*', r'--\1 is required', str(error)), 2)
     keep_freed_memory()  # before a verb imports jax
-    return _run(verb, module, debug)
+    return _run(verb, module, chosen, debug)
 
 
 def _parse(argv: list[str]) -> None:
@@ -70,9 +76,11 @@ def _parse(argv: list[str]) -> None:
         raise ValueError(f'stray word {strays[0]!r}; {remedy}')
 
 
-def _run(verb: str, module: ModuleType, debug: bool) -> int:
+def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
+    if not debug:
+        logging.set_verbosity(logging.ERROR)  # Orbax warns of every choice that is ours
     try:
-        module.run()
+        module.run(*chosen)
     except KeyboardInterrupt:
         return _fail(f'smelt {verb}', 'interrupted', 130)
     except BrokenPipeError:  # the reader of our output has what it wanted

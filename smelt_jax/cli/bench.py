@@ -1,0 +1,40 @@
+"""Measures speed on this machine, as ratios within one process.
+
+    smelt bench step --config=experiments/tiny_moe.py [--repeats=10] [--json=FILE]
+
+step: the training step of a config on made-up rows: seconds, CPU seconds, tokens/s, and MFU against the rate of a matrix product
+measured just before each step. Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
+"""
+
+import json
+
+from absl import flags
+
+from smelt_jax.cli.flags import define_config, run_config
+
+WORDS = ('step',)
+
+
+def define_flags() -> None:
+    """--config, --repeats and --json."""
+    define_config()
+    flags.DEFINE_integer('repeats', 10, 'Steps that are timed.', lower_bound=1)
+    flags.DEFINE_string('json', '', 'A file for the figures.')
+
+
+def run(word: str) -> None:
+    """Measures, and prints a table."""
+    import rich
+    from etils import epath
+    from rich.table import Table
+
+    from smelt_jax.bench import step
+
+    config = run_config()
+    figures = {'step': step.measure}[word](config, flags.FLAGS.repeats)
+    table = Table(title=f'{word} of {config.name}', show_header=False, title_justify='left')
+    for name, value in figures.items():
+        table.add_row(name, f'{value:,.4g}' if isinstance(value, float) else f'{value:,}')
+    rich.print(table)
+    if flags.FLAGS.json:
+        epath.Path(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')
