@@ -70,8 +70,9 @@ def test_invalid_utf8_is_replaced_and_counted(tmp_path: Path) -> None:
 
 
 def test_invalid_utf8_is_refused_with_file_and_offset(tmp_path: Path) -> None:
-    spec = jsonl(tmp_path / 'a.jsonl', LINES[0], b'{"text": "\xff"}\n')
-    offset = len(json.dumps(LINES[0])) + 1 + len('{"text": "')
+    first = '{"text": "éé"}\n'.encode()
+    spec = jsonl(tmp_path / 'a.jsonl', first, b'{"text": "\xff"}\n')
+    offset = len(first) + len('{"text": "')  # bytes, not characters
     with pytest.raises(ValueError, match=rf'a\.jsonl, line 2: invalid UTF-8 at byte {offset};.*invalid_utf8=replace'):
         read(spec, invalid_utf8='refuse')
     assert read(spec)[1].text == '\ufffd'
