@@ -64,7 +64,8 @@ class Experts(nn.Module):
         logits_TE = jnp.dot(x_TD.astype(jnp.float32), router_DE, precision=jax.lax.Precision.HIGHEST)
         weights_TK, experts_TK, probs_TE = choose(logits_TE, config.per_token, config.normalize)
         experts_TK = jnp.where(real_T[:, None], experts_TK, config.count)
-        self.sow('intermediates', 'experts', experts_TK)
+        # The latest alone, not a tuple that grows when a caller hands its intermediates back in.
+        self.sow('intermediates', 'experts', experts_TK, init_fn=lambda: None, reduce_fn=lambda _, latest: latest)
         weights = ExpertWeights(*(weight.astype(x_TD.dtype) for weight in weights))
         y_TD = expert_ffn(x_TD, weights_TK, experts_TK, weights)
         return y_TD.reshape(x_BTD.shape), _sums(logits_TE, probs_TE, experts_TK, real_T)
