@@ -39,7 +39,7 @@ class _Blocks(NamedTuple):
     expert_N: jax.Array
     start_N: jax.Array
     end_N: jax.Array  # of the expert's group
-    count: jax.Array  # blocks in use; the arrays are for the worst case
+    used: jax.Array  # blocks in use; the arrays are for the worst case
 
 
 class _Block(NamedTuple):
@@ -101,7 +101,7 @@ def _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD):
 
     y_TD = jnp.zeros((tokens, width), jnp.float32)
     hidden_SG = jnp.zeros((slots + rows, 2 * ffn_width), x_TD.dtype)
-    y_TD, hidden_SG = lax.fori_loop(0, blocks.count, step, (y_TD, hidden_SG))
+    y_TD, hidden_SG = lax.fori_loop(0, blocks.used, step, (y_TD, hidden_SG))
     return y_TD.astype(x_TD.dtype), (x_TD, weights_TK, blocks, gate_EDF, up_EDF, down_EFD, hidden_SG)
 
 
@@ -152,7 +152,7 @@ def _backward(residuals, dy_TD):
         jnp.zeros((experts, width, 2 * ffn_width), jnp.float32),
         jnp.zeros((experts, ffn_width, width), jnp.float32),
     )
-    dx_TD, dweights_S, din_EDG, ddown_EFD = lax.fori_loop(0, blocks.count, step, carry)
+    dx_TD, dweights_S, din_EDG, ddown_EFD = lax.fori_loop(0, blocks.used, step, carry)
     # Sorted order back to slots: every slot once, those without an expert with the zeros they were made with.
     dweights_TK = jnp.zeros(slots, jnp.float32).at[blocks.order_S[:slots]].set(dweights_S[:slots], unique_indices=True)
     return (

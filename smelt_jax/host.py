@@ -26,4 +26,5 @@ def keep_freed_memory() -> bool:
         _M_TRIM_THRESHOLD: (1 << 31) - 1,
         _M_TOP_PAD: 1 << 26,
     }
-    return all([mallopt(option, value) for option, value in settings.items()])
+    answers = [mallopt(option, value) for option, value in settings.items()]  # every one is told
+    return all(answers)

@@ -1,11 +1,11 @@
 """A run directory: every path and every format of it.
 
-    config.json      the resolved config
-    lineage.json     where the run comes from: see `Lineage`
-    checkpoints/     Orbax, one folder a step
-    metrics.jsonl    one line every `train.log_every` updates
-    tensorboard/     the same, as events
-    records.jsonl    one line an evaluation
+config.json      the resolved config
+lineage.json     where the run comes from: see `Lineage`
+checkpoints/     Orbax, one folder a step
+metrics.jsonl    one line every `train.log_every` updates
+tensorboard/     the same, as events
+records.jsonl    one line an evaluation
 """
 
 import dataclasses

@@ -60,7 +60,9 @@ def with_pack(runs: dict[str, RunConfig], root: epath.Path) -> dict[str, RunConf
     for name, run in runs.items():
         same = (run.pack, run.data, run.train.steps, run.train.branch_steps, run.train.branch_tokens)
         if same != (first.pack, first.data, first.train.steps, first.train.branch_steps, first.train.branch_tokens):
-            raise ValueError(f'{first_name} and {name} differ in pack, data or train settings: they would not read the same rows')
+            raise ValueError(
+                f'{first_name} and {name} differ in pack, data or train settings: they would not read the same rows'
+            )
     data = dataclasses.replace(first.data, pack=first.data.pack or str(root / 'pack'))
     return {name: dataclasses.replace(run, data=data) for name, run in runs.items()}
 
@@ -74,7 +76,10 @@ def launcher_lines(experiment: str, runs: dict[str, RunConfig], workdir: str) ->
         for step in run.train.branch_steps:
             leaf = f'{workdir}/{name}/branch-{step}'
             commands += [f'smelt evaluate --workdir={trunk} --step={step}']
-            commands += [f'smelt branch --trunk={trunk} --step={step} --workdir={leaf}', f'smelt evaluate --workdir={leaf}']
+            commands += [
+                f'smelt branch --trunk={trunk} --step={step} --workdir={leaf}',
+                f'smelt evaluate --workdir={leaf}',
+            ]
         lines.append(' && '.join(commands))
     return lines
 

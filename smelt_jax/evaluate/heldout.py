@@ -132,7 +132,9 @@ def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, vi
         scored = batch.loss_mask_BT > 0
         nats = np.asarray(score(params, batch))[scored].astype(np.float64)
         if not np.isfinite(nats).all():
-            raise ValueError(f'held-out loss at visits={visits or run.model.loop.visits} is not finite: nothing was recorded')
+            raise ValueError(
+                f'held-out loss at visits={visits or run.model.loop.visits} is not finite: nothing was recorded'
+            )
         sizes = token_bytes[batch.targets_BT[scored]]
         by_source.add(source_ids_BT[scored], nats, sizes)
         by_length.add(np.searchsorted(edges, document_tokens_BT[scored], side='right'), nats, sizes)

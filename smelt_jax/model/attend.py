@@ -1,4 +1,4 @@
-"""Causal attention within documents, by pairs of blocks: flash attention in plain XLA (Dao et al., 2022; Rabe and Staats, 2021).
+"""Causal attention within documents, by pairs of blocks: flash attention in plain XLA (Dao et al., 2022).
 
 One loop goes over the pairs (block of queries, block of keys) in which a query sees a key at all: not those above the
 diagonal, nor those of documents that ended before the queries' began. Scores of one pair exist at a time, forward and
@@ -32,7 +32,9 @@ def attend(q_BTNH: jax.Array, k_BTGH: jax.Array, v_BTGH: jax.Array, segment_ids_
     padding = -length % block
     segment_ids_BT = jnp.pad(segment_ids_BT, ((0, 0), (0, padding)))
     # The n query heads of a group are rows of one product: n · T rows against the group's keys.
-    q_BGnTH = _head_major(q_BTNH * (1 / math.sqrt(head_dim)), padding).reshape(rows, groups, heads // groups, -1, head_dim)
+    q_BGnTH = _head_major(q_BTNH * (1 / math.sqrt(head_dim)), padding).reshape(
+        rows, groups, heads // groups, -1, head_dim
+    )
     out_BGnTH = _attend(q_BGnTH, _head_major(k_BTGH, padding), _head_major(v_BTGH, padding), segment_ids_BT, block)
     out_BNTH = out_BGnTH.reshape(rows, heads, -1, head_dim)[:, :, :length]
     return out_BNTH.transpose(0, 2, 1, 3)

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from smelt_jax.model.attention import Context, context_of
+from smelt_jax.model.attention import context_of
 from smelt_jax.model.block import Stack
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.experts import RouterSums

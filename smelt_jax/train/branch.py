@@ -3,8 +3,6 @@
 import math
 import os
 
-import jax
-
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.runs import Lineage, RunDir, config_fingerprint
 from smelt_jax.train.checkpoints import Checkpoints

@@ -20,7 +20,7 @@ from smelt_jax.train.peak import peak_flops
 from smelt_jax.train.report import Report
 from smelt_jax.train.schedule import trunk_schedule
 from smelt_jax.train.state import TrainState, init_state
-from smelt_jax.train.step import make_step
+from smelt_jax.train.step import Metrics, make_step
 
 
 class NonFiniteError(ValueError):
@@ -111,38 +111,47 @@ def _updates(
     checkpoints: Checkpoints,
 ) -> None:
     update = make_step(run.model, run.loss, run.optim)
-    tokens = run.data.batch_rows * row_tokens
-    good: dict[str, float] = {}
-    pending: tuple[int, np.ndarray, dict] | None = None
+    watch = _Watch(report, run.train.log_every, lineage.stop, run.data.batch_rows * row_tokens)
     for step, (_, row_ids, batch) in zip(range(start, lineage.stop), batches, strict=False):
-        compiling = pending is None
         state, metrics = update(state, batch, jnp.float32(schedule(step)))
-        if compiling:
-            jax.block_until_ready(metrics)
-            report.start_clock()
-        # The update before is read while this one runs: the device never waits for the check.
-        good = _read(pending, good, report, run.train.log_every, lineage.stop, tokens)
+        # The update before is looked at while this one runs: the device never waits for the check.
+        watch.look()
         done = step + 1
-        pending = (done, row_ids, metrics)
+        watch.follow(done, row_ids, metrics)
+        if step == start:
+            watch.look()  # waits for the compilation and the first update
+            report.start_clock()
         if done % run.train.save_every == 0 or done in run.train.branch_steps or done == lineage.stop:
-            good = _read(pending, good, report, run.train.log_every, lineage.stop, tokens)
-            pending = (done, row_ids, {})
+            watch.look()  # nothing is saved that has not been found finite
             checkpoints.save(done, state)
 
 
-def _read(pending, good, report, log_every, stop, tokens) -> dict[str, float]:
-    """Takes the metrics of a finished update: stops on a number that is none, logs if it is time."""
-    if pending is None or not pending[2]:
-        return good
-    step, row_ids, metrics = pending
-    values = {name: float(value) for name, value in metrics.items()}
-    if not (math.isfinite(values['loss']) and math.isfinite(values['grad_norm'])):
-        raise NonFiniteError(
-            f'step {step}: loss {values["loss"]}, gradient norm {values["grad_norm"]}. '
-            f'Last finite metrics: {good or "none"}. Rows of the batch: {row_ids.tolist()}. '
-            f'The last checkpoint is from before; look at these rows, or lower optim.peak_lr'
-        )
-    report.step(step, tokens)
-    if step % log_every == 0 or step == stop:
-        report.log(step, {**values, 'tokens_seen': step * tokens})
-    return values
+class _Watch:
+    """Looks at the metrics of an update once it is done: stops the run on a number that is none, logs when it is time."""
+
+    def __init__(self, report: Report, log_every: int, stop: int, tokens: int) -> None:
+        self._report, self._log_every, self._stop, self._tokens = report, log_every, stop, tokens
+        self._followed: tuple[int, np.ndarray, Metrics] | None = None
+        self._finite: dict[str, float] = {}
+
+    def follow(self, step: int, row_ids: np.ndarray, metrics: Metrics) -> None:
+        """An update was started that leads to `step`."""
+        self._followed = (step, row_ids, metrics)
+
+    def look(self) -> None:
+        """Waits for the followed update, if it was not looked at yet. Raises NonFiniteError."""
+        if self._followed is None:
+            return
+        step, row_ids, metrics = self._followed
+        self._followed = None
+        values = {name: float(value) for name, value in metrics.items()}
+        if not (math.isfinite(values['loss']) and math.isfinite(values['grad_norm'])):
+            raise NonFiniteError(
+                f'step {step}: loss {values["loss"]}, gradient norm {values["grad_norm"]}. '
+                f'Last finite metrics: {self._finite or "none"}. Rows of the batch: {row_ids.tolist()}. '
+                f'The last checkpoint is from before; look at these rows, or lower optim.peak_lr'
+            )
+        self._finite = values
+        self._report.step(step, self._tokens)
+        if step % self._log_every == 0 or step == self._stop:
+            self._report.log(step, {**values, 'tokens_seen': step * self._tokens})

@@ -1,7 +1,6 @@
 """One update: gradients of a batch in microbatches, the optimizer, the metrics."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ Metrics = dict[str, jax.Array]
 
 
 @functools.cache
-def make_step(model: ModelConfig, loss: LossConfig, optim: OptimConfig) -> Callable[..., tuple[TrainState, Metrics]]:
+def make_step(model: ModelConfig, loss: LossConfig, optim: OptimConfig) -> jax.stages.Wrapped:
     """Builds `step(state, batch, lr) -> (state, metrics)`, jitted with the state donated. The same settings get the same
     function, compiled once, whatever the learning rate: a trunk's branches use the trunk's.
 
