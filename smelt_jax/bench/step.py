@@ -27,7 +27,7 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
     Returns:
       `seconds` and `cpu_seconds` a step (medians), `tokens_per_second`, `matmul_flops` (median FLOP/s), `mfu` (median of the
       ratio of each step to the matmul before it: model FLOPs with the head, without what is rematerialised),
-      `mfu_without_head`, `compile_seconds`, `temporary_bytes` and `program_bytes` of the compiled step, `load_average`.
+      `mfu_without_head`, `compile_seconds`, `temporary_bytes` of the compiled step, `load_average`.
     """
     batch = made_up_batch(run)
     tokens = batch.tokens_BT.size
@@ -58,8 +58,7 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
         'mfu': flops.total * statistics.median(per_second),
         'mfu_without_head': flops.non_embedding * statistics.median(per_second),
         'compile_seconds': compile_seconds,
-        'temporary_bytes': memory.temp_size_in_bytes,
-        'program_bytes': memory.generated_code_size_in_bytes,
+        'temporary_bytes': memory.temp_size_in_bytes if memory else None,
         'load_average': os.getloadavg()[0],
     }
 

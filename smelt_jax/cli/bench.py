@@ -2,8 +2,8 @@
 
     smelt bench step --config=experiments/tiny_moe.py [--repeats=10] [--json=FILE]
 
-step: the training step of a config on made-up rows: seconds, CPU seconds, tokens/s, and MFU against the rate of a matrix product
-measured just before each step. Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
+step: the training step of a config on made-up rows: seconds, CPU seconds, tokens/s, and MFU against the rate of a matrix
+product measured just before each step. Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
 """
 
 import json

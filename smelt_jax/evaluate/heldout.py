@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -152,7 +153,7 @@ def length_labels(edges: tuple[int, ...]) -> list[str]:
     """Names of the bins of document length in tokens: `<512`, `512–1023`, …, `≥4096`."""
     if not edges:
         return ['all']
-    middle = [f'{low}–{high - 1}' for low, high in zip(edges, edges[1:], strict=False)]
+    middle = [f'{low}–{high - 1}' for low, high in itertools.pairwise(edges)]
     return [f'<{edges[0]}', *middle, f'≥{edges[-1]}']
 
 
