@@ -100,6 +100,7 @@ def row_ids(rows: Sized, config: RowsConfig, step: int) -> np.ndarray:
 
 def steps_available(pack_folder: epath.PathLike, config: RowsConfig) -> int | None:
     """Steps that the training rows allow, whole batches only; None if `config.repeat` lifts the limit."""
+    _share(config.batch_rows, 1)
     return None if config.repeat else manifest.load_manifest(pack_folder).train.rows // config.batch_rows
 
 
@@ -150,13 +151,9 @@ def train_batches(
       ValueError: at once, if the pack is not whole or B does not divide; when the rows run out without `repeat`
         (`require_steps` says so before the first step).
     """
-    if config.batch_rows < 1 or config.batch_rows % process_count:
-        raise ValueError(
-            f'batch_rows={config.batch_rows} is not divisible by {process_count} processes; choose a multiple'
-        )
+    share = _share(config.batch_rows, process_count)
     rows = PackedRows(pack_folder, 'train')
     order = RowOrder(len(rows), config.seed)
-    share = config.batch_rows // process_count
     stop = _NO_LIMIT if config.repeat else len(rows) // config.batch_rows
 
     def read(step: int) -> tuple[int, np.ndarray, Batch]:
@@ -195,13 +192,11 @@ def heldout_batches(
     Every batch has `batch_rows` rows (this process's share: batch_rows / process_count); the last one is filled up with
     empty rows, which are segment 0 and carry no loss. Raises ValueError as `train_batches`, and without held-out rows.
     """
-    if batch_rows < 1 or batch_rows % process_count:
-        raise ValueError(f'{batch_rows=} is not divisible by {process_count} processes; choose a multiple')
+    share = _share(batch_rows, process_count)
     rows = PackedRows(pack_folder, 'heldout')
     count = min(max_rows, len(rows)) if max_rows else len(rows)
     ids = np.arange(count) * len(rows) // count
     empty = Row(*np.zeros((5, rows.manifest.row_tokens + 1), np.int32))
-    share = batch_rows // process_count
 
     def batches() -> Iterator[HeldoutBatch]:
         for start in range(process_index * share, count + process_index * share, batch_rows):
@@ -214,3 +209,10 @@ def heldout_batches(
             )
 
     return batches()
+
+
+def _share(batch_rows: int, process_count: int) -> int:
+    """Rows of a batch that one process reads."""
+    if batch_rows < 1 or batch_rows % process_count:
+        raise ValueError(f'{batch_rows=} is not divisible by {process_count} processes; choose a positive multiple')
+    return batch_rows // process_count

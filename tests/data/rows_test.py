@@ -122,6 +122,11 @@ def test_a_batch_that_does_not_divide_names_both_numbers(packed: Path) -> None:
         heldout_batches(packed, 6, 0, 0, 4)
 
 
+def test_a_batch_without_rows_is_an_error(packed: Path) -> None:
+    with pytest.raises(ValueError, match='batch_rows=0 .*choose a positive multiple'):
+        steps_available(packed, RowsConfig(batch_rows=0))
+
+
 def test_no_loss_across_borders_nor_at_padding() -> None:
     segment_ids = np.array([1, 1, 1, 2, 2, 3, 0, 0], np.int32)
     row = Row(np.arange(8, dtype=np.int32), segment_ids, *np.zeros((3, 8), np.int32))
