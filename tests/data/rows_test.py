@@ -123,7 +123,7 @@ def test_a_batch_that_does_not_divide_names_both_numbers(packed: Path) -> None:
 
 
 def test_a_batch_without_rows_is_an_error(packed: Path) -> None:
-    with pytest.raises(ValueError, match='batch_rows=0 .*choose a positive multiple'):
+    with pytest.raises(ValueError, match=r'batch_rows=0 .*choose a positive multiple'):
         steps_available(packed, RowsConfig(batch_rows=0))
 
 
