@@ -19,7 +19,9 @@ def tables(manifest: Manifest) -> list[Table]:
             ('bytes', f'{split.bytes:,}'),
             ('bytes/token', f'{split.bytes / split.tokens:.2f}' if split.tokens else ''),
         ]:
-            table.add_column(title, footer, justify='left' if title in ('domain', 'source') else 'right')
+            table.add_column(
+                title, footer, justify='left' if title in ('domain', 'source') else 'right', overflow='fold'
+            )
         for source in split.sources:
             if source.documents:
                 counts = [f'{value:,}' for value in (source.documents, source.tokens, source.bytes)]
