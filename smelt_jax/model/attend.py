@@ -119,29 +119,31 @@ def _backward(block, residuals, dout_BGnTH):
     delta_BGnT = jnp.sum(product, axis=-1)
 
     def step(p, carry):
-        dq_BGnTH, dk_BGTH, dv_BGTH = carry
+        dq_BGHnT, dk_BGTH, dv_BGTH = carry
         i, j = query_P[p], key_P[p]
         q_BGnQH, dout_BGnQH = _take(q_BGnTH, i, block), _take(dout_BGnTH, i, block)
         k_BGKH, v_BGKH = _take(k_BGTH, j, block), _take(v_BGTH, j, block)
-        # Keys are the rows here: two of the three products below then need no transposed copy of a score array.
+        # Keys are the rows here, and dq has its positions last: so no product needs a transposed copy of a score array.
         seen = _seen(segment_ids_BT, i, j, block).transpose(0, 2, 1)[:, None, :, None]
         scores = _product('bgkh,bgnqh->bgknq', k_BGKH, q_BGnQH)
         weights = jnp.where(seen, jnp.exp(scores - _take(log_sum_BGnT, i, block, -1)[:, :, None]), 0)
         dweights = _product('bgkh,bgnqh->bgknq', v_BGKH, dout_BGnQH)
         dscores = (weights * (dweights - _take(delta_BGnT, i, block, -1)[:, :, None])).astype(q_BGnQH.dtype)
-        dq = _product('bgknq,bgkh->bgnqh', dscores, k_BGKH)
+        dq = _product('bgkh,bgknq->bghnq', k_BGKH, dscores)
         dk = _product('bgknq,bgnqh->bgkh', dscores, q_BGnQH)
         dv = _product('bgknq,bgnqh->bgkh', weights.astype(dout_BGnQH.dtype), dout_BGnQH)
         return (
-            _put(dq_BGnTH, _take(dq_BGnTH, i, block) + dq, i, block),
+            _put(dq_BGHnT, _take(dq_BGHnT, i, block, -1) + dq, i, block, -1),
             _put(dk_BGTH, _take(dk_BGTH, j, block) + dk, j, block),
             _put(dv_BGTH, _take(dv_BGTH, j, block) + dv, j, block),
         )
 
-    start = tuple(jnp.zeros(array.shape, jnp.float32) for array in (q_BGnTH, k_BGTH, v_BGTH))
-    grads = lax.fori_loop(0, count, step, start)
-    dq, dk, dv = (grad.astype(array.dtype) for grad, array in zip(grads, (q_BGnTH, k_BGTH, v_BGTH), strict=True))
-    return dq, dk, dv, None
+    rows, groups, heads, length, head_dim = q_BGnTH.shape
+    dq_BGHnT = jnp.zeros((rows, groups, head_dim, heads, length), jnp.float32)
+    start = (dq_BGHnT, jnp.zeros(k_BGTH.shape, jnp.float32), jnp.zeros(v_BGTH.shape, jnp.float32))
+    dq_BGHnT, dk_BGTH, dv_BGTH = lax.fori_loop(0, count, step, start)
+    dq_BGnTH = dq_BGHnT.transpose(0, 1, 3, 4, 2)
+    return dq_BGnTH.astype(q_BGnTH.dtype), dk_BGTH.astype(k_BGTH.dtype), dv_BGTH.astype(v_BGTH.dtype), None
 
 
 _attend.defvjp(_forward, _backward)
