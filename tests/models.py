@@ -13,7 +13,7 @@ from smelt_jax.model.config import AttentionConfig, ExpertsConfig, LoopConfig, M
 from smelt_jax.model.transformer import Transformer, logits_of
 
 # Tests compile much and compute little: optimised code would take longer to make than it saves.
-QUICK = {'xla_backend_optimization_level': 0}
+QUICK: dict[str, Any] = {'xla_backend_optimization_level': 0}
 jit = functools.partial(jax.jit, compiler_options=QUICK)
 
 TINY = ModelConfig(
