@@ -21,9 +21,11 @@ def heads_of(length, rows=2, heads=6, groups=2, head_dim=10, dtype=jnp.float32):
 @pytest.mark.parametrize(
     ('length', 'rows'),
     [
-        pytest.param(2 * BLOCK + 45, [(400, 90, 50), (100, 200)], id='many blocks, the last one short'),
-        pytest.param(3 * BLOCK, [(BLOCK, BLOCK, BLOCK), (BLOCK - 1, 2, 300)], id='blocks that see no other'),
-        pytest.param(BLOCK, [(1, 1, 3, 200), (BLOCK,)], id='one block'),
+        pytest.param(
+            2 * BLOCK + 45, [(BLOCK + 40, BLOCK // 2, 20), (BLOCK // 3, BLOCK)], id='many blocks, the last one short'
+        ),
+        pytest.param(3 * BLOCK, [(BLOCK, BLOCK, BLOCK), (BLOCK - 1, 2, BLOCK + 7)], id='blocks that see no other'),
+        pytest.param(BLOCK, [(1, 1, 3, BLOCK // 2), (BLOCK,)], id='one block'),
         pytest.param(7, [(7,), ()], id='less than a block, a row of padding'),
     ],
 )

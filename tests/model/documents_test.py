@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models import TINY, assert_close, assert_same, jit, packed, params_of, run
+from models import assert_close, assert_same, jit, looped, packed, params_of, run
 
 from smelt_jax.batch import Batch
 from smelt_jax.model.transformer import Transformer
@@ -14,7 +14,8 @@ from smelt_jax.train.config import LossConfig
 from smelt_jax.train.loss import objective
 
 LENGTH = 20
-PARAMS = params_of(TINY)
+MODEL = looped(0, 2, 0, visits=2)
+PARAMS = params_of(MODEL)
 # One document, padding, a row that is full, and one whose last document is cut off at the row's end.
 BATCH = packed((7, 6), (LENGTH + 1,), (5, 9, 7), length=LENGTH, seed=1)
 PADDING_BT = BATCH.segment_ids_BT == 0
@@ -22,7 +23,7 @@ PADDING_BT = BATCH.segment_ids_BT == 0
 
 @jit
 def logits(batch):
-    return run(TINY, PARAMS, batch)[0]
+    return run(MODEL, PARAMS, batch)[0]
 
 
 @jit
@@ -30,7 +31,7 @@ def trained(params, batch):
     """(loss sums and expert choices, gradients) of a training step, the batch's own counts given."""
     targets, tokens = jnp.sum(batch.loss_mask_BT), jnp.sum(batch.segment_ids_BT > 0, dtype=jnp.float32)
     grad = jax.grad(objective, has_aux=True)
-    grads, sums = grad(params, Transformer(TINY), batch, LossConfig(0.1, 0.1, chunk_tokens=8), targets, tokens)
+    grads, sums = grad(params, Transformer(MODEL), batch, LossConfig(0.1, 0.1, chunk_tokens=8), targets, tokens)
     return sums, grads
 
 
@@ -40,7 +41,7 @@ expected = functools.cache(lambda: trained(PARAMS, BATCH))
 @pytest.mark.parametrize(('row', 'segment'), [(0, 1), (0, 2), (2, 1), (2, 2), (2, 3)])
 def test_editing_a_document_changes_no_logit_of_another(row, segment):
     edited_BT = (BATCH.segment_ids_BT == segment) & (np.arange(3)[:, None] == row)
-    tokens_BT = np.where(edited_BT, (BATCH.tokens_BT + 1) % TINY.vocab, BATCH.tokens_BT)
+    tokens_BT = np.where(edited_BT, (BATCH.tokens_BT + 1) % MODEL.vocab, BATCH.tokens_BT)
     before, after = logits(BATCH), logits(BATCH._replace(tokens_BT=tokens_BT))
     assert_close(after[~edited_BT], before[~edited_BT], 1e-6)
     assert np.all(np.max(np.abs(np.asarray(after - before)), axis=-1)[edited_BT] > 1e-2)
@@ -48,7 +49,7 @@ def test_editing_a_document_changes_no_logit_of_another(row, segment):
 
 def test_a_later_token_changes_no_earlier_logit():
     tokens_BT = BATCH.tokens_BT.copy()
-    tokens_BT[1, 12] = (tokens_BT[1, 12] + 1) % TINY.vocab
+    tokens_BT[1, 12] = (tokens_BT[1, 12] + 1) % MODEL.vocab
     before, after = logits(BATCH)[1], logits(BATCH._replace(tokens_BT=tokens_BT))[1]
     assert_close(after[:12], before[:12], 1e-6)
     assert np.all(np.max(np.abs(np.asarray(after - before)), axis=-1)[12:] > 1e-3)
@@ -77,7 +78,7 @@ def test_what_padding_holds_changes_nothing():
     rng = np.random.default_rng(5)
 
     def junk(array):
-        return np.where(PADDING_BT, rng.integers(0, TINY.vocab, array.shape, array.dtype), array)
+        return np.where(PADDING_BT, rng.integers(0, MODEL.vocab, array.shape, array.dtype), array)
 
     noisy = BATCH._replace(
         tokens_BT=junk(BATCH.tokens_BT), targets_BT=junk(BATCH.targets_BT), positions_BT=junk(BATCH.positions_BT)
@@ -95,10 +96,10 @@ def test_padding_is_not_counted():
     real = np.sum(~PADDING_BT)
     assert sums.tokens == real
     assert sums.targets == np.sum(BATCH.loss_mask_BT)
-    np.testing.assert_array_equal(np.sum(counts_XE, axis=1), TINY.experts.per_token * real)
+    np.testing.assert_array_equal(np.sum(counts_XE, axis=1), MODEL.experts.per_token * real)
 
 
-@pytest.mark.parametrize('token', [3, -1, TINY.vocab, -100])
+@pytest.mark.parametrize('token', [3, -1, MODEL.vocab, -100])
 def test_the_embedding_and_the_target_of_padding_are_never_read(token):
     """Padding may carry any token, one outside the vocabulary too, and its embedding may be NaN."""
     clean = BATCH._replace(tokens_BT=np.where(BATCH.tokens_BT == 3, 4, BATCH.tokens_BT))

@@ -84,7 +84,7 @@ def test_routing_is_float32_under_bfloat16(gap):
     sign_BT = jnp.sign(jnp.sum(x_BTD.astype(jnp.float32), axis=-1))
     params['params']['router'] = jnp.stack([router_D, router_D * (1 + gap)], axis=1)
     _, state = jit(lambda p, x: module.apply(p, x, SEGMENTS_BT, mutable='intermediates'))(params, x_BTD)
-    experts_TK = state['intermediates']['experts'][0]
+    experts_TK = state['intermediates']['experts']
     expected_BT = (sign_BT * gap > 0).astype(np.int32)
     np.testing.assert_array_equal(experts_TK.reshape(SEGMENTS_BT.shape)[REAL_BT], expected_BT[REAL_BT])
 

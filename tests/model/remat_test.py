@@ -5,30 +5,31 @@ import functools
 import jax
 import numpy as np
 import pytest
-from models import QUICK, TINY, assert_close, edit, packed, params_of
+from models import QUICK, assert_close, edit, looped, packed, params_of
 
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.train.config import LossConfig
 from smelt_jax.train.loss import objective
 
+MODEL = looped(0, 2, 1, visits=2)
 BATCH = packed((6, 8, 3), (9, 4))
 
 
 @functools.cache
 def trained(remat):
-    model = Transformer(edit(TINY, remat=remat))
+    model = Transformer(edit(MODEL, remat=remat))
     targets, tokens = np.sum(BATCH.loss_mask_BT), np.float32(np.sum(BATCH.segment_ids_BT > 0))
 
     def value_and_grads(params):
         loss = LossConfig(balance=0.1, router_z=0.1, chunk_tokens=8)
         return jax.value_and_grad(objective, has_aux=True)(params, model, BATCH, loss, targets, tokens)
 
-    return jax.jit(value_and_grads).trace(params_of(TINY))
+    return jax.jit(value_and_grads).trace(params_of(MODEL))
 
 
 @functools.cache
 def results(remat):
-    return trained(remat).lower().compile(QUICK)(params_of(TINY))
+    return trained(remat).lower().compile(QUICK)(params_of(MODEL))
 
 
 @pytest.mark.parametrize('remat', ['layer', 'dots'])
