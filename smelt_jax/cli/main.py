@@ -78,7 +78,8 @@ def _parse(argv: list[str]) -> None:
 
 def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
     if not debug:
-        logging.set_verbosity(logging.ERROR)  # Orbax warns of every choice that is ours
+        # Orbax warns of every choice that is ours, and logs each failed write many times over before it raises it.
+        logging.set_verbosity(logging.FATAL)
     try:
         module.run(*chosen)
     except KeyboardInterrupt:

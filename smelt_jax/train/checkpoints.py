@@ -3,7 +3,12 @@
 A step has two items: `params`, which analysis reads alone, and `optimizer` (moments, counts, step).
 """
 
-from collections.abc import Sequence
+import contextlib
+import errno
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,9 +18,15 @@ from orbax.checkpoint import checkpoint_managers as policies
 from smelt_jax.runs import RunDir
 from smelt_jax.train.state import TrainState
 
+_ITEMS = ('params', 'optimizer')
+
 
 class Checkpoints:
-    """The checkpoints/ of a run directory. Use as a context manager: leaving waits for the save under way."""
+    """The checkpoints/ of a run directory. Use as a context manager: leaving waits for the save under way.
+
+    A step counts if all that is there of it is whole: what a killed process or an interrupted copy left does not. A
+    writer sets such leftovers aside, and says so; it deletes only what it saved.
+    """
 
     def __init__(self, run_dir: RunDir, keep: int = 1, pinned: Sequence[int] = (), read_only: bool = False) -> None:
         """
@@ -28,44 +39,60 @@ class Checkpoints:
         if read_only and not run_dir.checkpoints.exists():
             raise FileNotFoundError(f'{run_dir.path} has no checkpoints')
         self.path = run_dir.checkpoints
+        self._local = '://' not in str(self.path)
+        if not read_only:
+            self._set_aside()
         kept = [policies.LatestN(keep), policies.CustomSteps(list(pinned))]
         self._manager = ocp.CheckpointManager(
-            self.path if '://' in str(self.path) else self.path.resolve(),
+            self.path.resolve() if self._local else self.path,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=policies.AnyPreservationPolicy(kept),
                 save_decision_policy=policies.FixedIntervalPolicy(1),
                 read_only=read_only,
                 enable_async_checkpointing=not read_only,
             ),
-            item_handlers={name: ocp.StandardCheckpointHandler() for name in ('params', 'optimizer')},
+            item_handlers={name: ocp.StandardCheckpointHandler() for name in _ITEMS},
         )
 
     def __enter__(self) -> 'Checkpoints':
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._manager.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            with self._writing():
+                self._manager.close()
+        except OSError:
+            if kind is None:  # else there is an error on its way that came first
+                raise
 
     def steps(self) -> list[int]:
         """Steps of the complete checkpoints, ascending."""
-        return sorted(self._manager.all_steps())
+        return sorted(step for step in self._manager.all_steps() if self._whole(step))
 
     def latest(self) -> int | None:
-        """The newest complete checkpoint; one that a killed process left unfinished does not count."""
-        return self._manager.latest_step()
+        """The newest complete checkpoint."""
+        return max(self.steps(), default=None)
 
     def save(self, step: int, state: TrainState) -> None:
-        """Starts saving. The failure of an earlier save is raised here, or by `wait`. A step is saved once."""
-        self._manager.check_for_errors()
-        if step not in self._manager.all_steps():
-            params, optimizer = state.params, {'step': state.step, 'opt_state': state.opt_state}
-            save = ocp.args.StandardSave
+        """Starts saving. The failure of an earlier save is raised here, or by `wait`. A step is saved once.
+
+        Raises:
+          OSError: it cannot be written, or an earlier one could not; what had been saved before is untouched.
+        """
+        self.wait()
+        if step in self._manager.all_steps():
+            return
+        self._require_space(step, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
+        params, optimizer = state.params, {'step': state.step, 'opt_state': state.opt_state}
+        save = ocp.args.StandardSave
+        with self._writing():
             self._manager.save(step, args=ocp.args.Composite(params=save(params), optimizer=save(optimizer)))
 
     def wait(self) -> None:
-        """Returns when everything that was started is on disk; raises if it could not be written."""
-        self._manager.wait_until_finished()
-        self._manager.check_for_errors()
+        """Returns when everything that was started is on disk. Raises OSError if it could not be written."""
+        with self._writing():
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
 
     def restore(self, step: int, like: TrainState) -> TrainState:
         """The whole state of a step.
@@ -85,13 +112,55 @@ class Checkpoints:
         return self._restore(step, {'params': like})['params']
 
     def _restore(self, step: int, items: dict[str, Any]) -> Any:
-        if step not in self._manager.all_steps():
+        if step not in self.steps():
             raise ValueError(f'{self.path} has no checkpoint of step {step}; it has {self.steps() or "none"}')
         metadata = self._manager.item_metadata(step)
         for name, like in items.items():
-            _check_leaves(metadata[name], like, f'checkpoint {self.path / str(step) / name}')
+            where = f'checkpoint {self.path / str(step) / name}'
+            if not (self.path / str(step) / name).exists():
+                raise ValueError(f'{where} is not there: the step can be read, but not gone on from')
+            _check_leaves(metadata[name], like, where)
         args = {name: ocp.args.StandardRestore(like) for name, like in items.items()}
         return self._manager.restore(step, args=ocp.args.Composite(**args))
+
+    def _whole(self, step: int) -> bool:
+        """Whether every item that is there has what Orbax writes last. An optimizer that is gone was left out on purpose."""
+        folder = self.path / str(step)
+        there = ['params', *(name for name in _ITEMS[1:] if (folder / name).exists())]
+        return all((folder / name / file).exists() for name in there for file in ('_METADATA', 'manifest.ocdbt'))
+
+    def _set_aside(self) -> None:
+        """Incomplete steps get another name: Orbax would count them among the newest, and delete good ones instead."""
+        names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
+        for name in names:
+            if name.isdecimal() and not self._whole(int(name)):
+                free = (f'{name}.incomplete-{count}' for count in itertools.count(1))
+                aside = next(new for new in free if new not in names)
+                (self.path / name).rename(self.path / aside)
+                print(f'{self.path}: checkpoint {name} is incomplete; it is called {aside} now', file=sys.stderr)
+
+    def _require_space(self, step: int, size: int) -> None:
+        """Better now, in one line, than in the middle of writing."""
+        if not self._local:
+            return
+        disk = os.statvfs(self.path)
+        free = disk.f_bavail * disk.f_frsize
+        if free < size:
+            raise OSError(
+                errno.ENOSPC,
+                f'no room for the checkpoint of step {step}: it takes {size:,} bytes, {free:,} are free; '
+                f'make room and run again, it goes on from the last one',
+                str(self.path),
+            )
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What Orbax and tensorstore raise when something cannot be written is of many kinds: it becomes an OSError."""
+        try:
+            yield
+        except Exception as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise OSError(f'{self.path}: a checkpoint could not be written: {reason}') from error
 
 
 def _check_leaves(found: Any, wanted: Any, where: str) -> None:

@@ -1,13 +1,18 @@
 """Where metrics go: metrics.jsonl, TensorBoard, the terminal."""
 
+import contextlib
 import json
+import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import rich.console
 import rich.progress
-import tensorboardX
+from etils import epath
+from tensorboardX.event_file_writer import EventsWriter, directory_check
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
 
 from smelt_jax.runs import RunDir
 
@@ -28,8 +33,9 @@ class Report:
         """
         run_dir.forget_metrics_after(start)
         self._flops_per_token, self._peak = flops_per_token, peak
-        self._lines = run_dir.metrics_file.open('a')
-        self._events = tensorboardX.SummaryWriter(str(run_dir.tensorboard), purge_step=start + 1, flush_secs=30)
+        self._file = run_dir.metrics_file
+        self._lines = self._file.open('a')
+        self._events = _Events(run_dir.tensorboard, start)
         console = rich.console.Console(file=sys.stderr)
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn('{task.description}'),
@@ -51,10 +57,13 @@ class Report:
         self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._bar.stop()
-        self._lines.close()
-        self._events.close()
+        # What failed once fails again: the first error is the one to see.
+        with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+            with _naming(self._file):
+                self._lines.close()
+            self._events.close()
 
     def start_clock(self) -> None:
         """Compilation is over: speed is counted from here."""
@@ -77,13 +86,53 @@ class Report:
             'seconds': now - self._began,
         }
         self._clock, self._clock_tokens = now, 0.0
-        self._lines.write(json.dumps(line) + '\n')
-        self._lines.flush()
-        for key, value in line.items():
-            if key != 'step':
-                self._events.add_scalar(key, value, step)
+        with _naming(self._file):
+            self._lines.write(json.dumps(line) + '\n')
+            self._lines.flush()
+        self._events.add(step, {key: value for key, value in line.items() if key != 'step'})
         note = f'loss {line["loss"]:.4f}  {speed:,.0f} tokens/s  MFU {line["mfu"]:.2f}'
         self._bar.update(self._task, note=note)
         if self._plain and (now - self._last_plain > 10 or step == self._stop):
             self._last_plain = now
             self._plain.print(f'{self._label}  step {step}/{self._stop}  {note}', highlight=False)
+
+
+class _Events:
+    """TensorBoard's file. Written by the thread that calls: tensorboardX has one of its own for that, and when a full disk
+    ends it, the next value waits for ever."""
+
+    FLUSH_SECONDS = 30
+
+    def __init__(self, folder: epath.Path, start: int) -> None:
+        """`start`: TensorBoard shows no longer what an earlier process wrote of later steps."""
+        self._folder = folder
+        with _naming(folder):
+            directory_check(str(folder))
+            self._writer = EventsWriter(os.path.join(folder, 'events'), f'.{start}')
+            self._write(start + 1, session_log=SessionLog(status=SessionLog.START))
+        self._flushed = time.perf_counter()
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        with _naming(self._folder):
+            self._write(step, summary=Summary(value=[Summary.Value(tag=k, simple_value=v) for k, v in values.items()]))
+            if time.perf_counter() - self._flushed > self.FLUSH_SECONDS:
+                self._writer.flush()
+                self._flushed = time.perf_counter()
+
+    def close(self) -> None:
+        with _naming(self._folder):
+            self._writer.close()
+
+    def _write(self, step: int, **content: SessionLog | Summary) -> None:
+        self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
+
+
+@contextlib.contextmanager
+def _naming(path: epath.Path) -> Iterator[None]:
+    """A write that fails says where: Python names the file only when it cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
