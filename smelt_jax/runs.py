@@ -58,10 +58,11 @@ class RunDir:
         self.tensorboard = self.path / 'tensorboard'
 
     def claim(self, run: RunConfig, lineage: Lineage) -> None:
-        """Makes the directory this run's, or finds that it already is.
+        """Makes the directory this run's, or finds that it already is. Free keys become those of `run`.
 
         Raises:
-          ValueError: it belongs to a run of another config or lineage; the message lists the keys that differ.
+          ValueError: it belongs to a run of another config or lineage, and the message lists the keys that differ; or it has
+            checkpoints and nothing that says whose. Nothing was written.
         """
         wanted = {'config': _bound(to_dict(run)), 'lineage': dataclasses.asdict(lineage)}
         if self.config_file.exists() and self.lineage_file.exists():
@@ -73,10 +74,20 @@ class RunDir:
                     f'{self.path} belongs to another run, which differs in {"; ".join(lines)}. '
                     f'Give this run a workdir of its own, or the settings of that one'
                 )
+            if self.config() != run:
+                self._write_config(run)
             return
+        if self.checkpoints.exists():
+            raise ValueError(
+                f'{self.path} has checkpoints, but no config.json and lineage.json that say whose; '
+                f'give this run a workdir of its own, or bring those files back'
+            )
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.config_file, json.dumps(to_dict(run), indent=2) + '\n')
+        self._write_config(run)
         write_atomically(self.lineage_file, json.dumps(dataclasses.asdict(lineage), indent=2) + '\n')
+
+    def _write_config(self, run: RunConfig) -> None:
+        write_atomically(self.config_file, json.dumps(to_dict(run), indent=2) + '\n')
 
     def config(self) -> RunConfig:
         """The resolved config. Raises FileNotFoundError if this is no run directory."""
@@ -103,8 +114,14 @@ class RunDir:
         """The evaluations of this run."""
         return read_lines(self.records_file)
 
+    def heldout(self) -> list[dict[str, Any]]:
+        """The held-out losses of what was trained: at the config's number of visits, on held-out rows of its own pack."""
+        visits, pack = self.config().model.loop.visits, self.lineage().pack
+        found = [record for record in self.records() if record['task'] == 'heldout']
+        return [record for record in found if record['visits'] == visits and record['pack'] == pack]
+
     def put_records(self, records: Iterable[dict[str, Any]]) -> None:
-        """Adds evaluations. One with the same `step`, `visits` and `task` takes the place of the older."""
+        """Adds evaluations. One with the same `step`, `visits`, `task` and `pack` takes the place of the older."""
         new = list(records)
         keys = {_record_key(record) for record in new}
         kept = [record for record in self.records() if _record_key(record) not in keys]
@@ -126,10 +143,14 @@ def read_lines(file: epath.Path) -> list[dict[str, Any]]:
 
 
 def write_atomically(file: epath.Path, text: str) -> None:
-    """The whole text or the old file: never a part, whatever kills the process."""
+    """The whole text or the old file: never a part, whatever kills the process. Raises OSError, naming the file."""
     temporary = file.parent / f'.{file.name}.{os.getpid()}'
-    temporary.write_text(text)
-    temporary.replace(file)
+    try:
+        temporary.write_text(text)
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def _read_json(file: epath.Path) -> dict[str, Any]:
@@ -137,7 +158,7 @@ def _read_json(file: epath.Path) -> dict[str, Any]:
 
 
 def _record_key(record: dict[str, Any]) -> tuple[Any, ...]:
-    return record['step'], record['visits'], record['task']
+    return record['step'], record['visits'], record['task'], record['pack']
 
 
 def _bound(config: dict[str, Any]) -> dict[str, Any]:

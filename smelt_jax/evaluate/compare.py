@@ -15,6 +15,7 @@ BUDGETS = {
     'parameters (without embeddings and norms)': 'parameters',
     'KV values per token': 'kv_values_per_token',
 }
+GROUPS = ('source', 'domain', 'length')
 
 
 class Arm(NamedTuple):
@@ -38,15 +39,14 @@ def compare(baseline: Arm, other: Arm, references: dict[str, float]) -> dict[str
       log lines. `references`: as given.
 
     Raises:
-      ValueError: the arms have no evaluated checkpoint in common, or read different tokens.
+      ValueError: the arms have no evaluated checkpoint in common, read different tokens, or were scored on different ones.
     """
     ours, theirs = _endpoints(other), _endpoints(baseline)
     common = sorted(ours.keys() & theirs.keys(), key=lambda key: (key[0] == 'branch', key[1], key[2]))
     if not common:
         raise ValueError(f'{baseline.trunk.path} and {other.trunk.path} have no evaluated checkpoint in common')
-    some = ours[common[0]], theirs[common[0]]
-    if some[0]['pack'] != some[1]['pack']:
-        raise ValueError(f'the arms read different packs: {some[1]["pack"]} and {some[0]["pack"]}')
+    for key in common:
+        _require_same_text(theirs[key], ours[key])
     return {
         'arms': [baseline.name, other.name],
         'endpoints': [_pair(theirs[key], ours[key]) for key in common],
@@ -69,10 +69,23 @@ def tables(comparison: dict[str, Any]) -> list[Table]:
 
 
 def _endpoints(arm: Arm) -> dict[tuple[str, int, int], Record]:
-    """Held-out records at the trained number of visits, by (kind, step it grew from, tokens seen)."""
-    records = [record for run in (arm.trunk, *arm.branches) for record in run.records()]
-    chosen = [r for r in records if r['task'] == 'heldout' and r['visits'] == r['trained_visits']]
-    return {(r['kind'], r['trunk_step'], r['tokens_seen']): r for r in chosen}
+    """Held-out records by (kind, step it grew from, tokens seen)."""
+    records = [record for run in (arm.trunk, *arm.branches) for record in run.heldout()]
+    return {(r['kind'], r['trunk_step'], r['tokens_seen']): r for r in records}
+
+
+def _require_same_text(baseline: Record, other: Record) -> None:
+    if baseline['pack'] != other['pack']:
+        raise ValueError(f'the arms read different packs: {baseline["pack"]} and {other["pack"]}')
+    scored = [
+        {by: {name: entry['targets'] for name, entry in record[f'by_{by}'].items()} for by in GROUPS}
+        for record in (baseline, other)
+    ]
+    if scored[0] != scored[1]:
+        raise ValueError(
+            f'step {baseline["step"]} of the arms was scored on different held-out text, {baseline["targets"]} and '
+            f'{other["targets"]} tokens, or in different groups: evaluate both with the same heldout settings'
+        )
 
 
 def _pair(baseline: Record, other: Record) -> dict[str, Any]:
@@ -87,7 +100,7 @@ def _pair(baseline: Record, other: Record) -> dict[str, Any]:
 
     groups = {
         by: {name: both(entry, other[by][name]) for name, entry in baseline[by].items()}
-        for by in ('by_source', 'by_domain', 'by_length')
+        for by in (f'by_{name}' for name in GROUPS)
     }
     axes = {key: baseline[key] for key in ('kind', 'trunk_step', 'step', 'tokens_seen')}
     return {**axes, 'flops': [baseline['flops'], other['flops']], **both(baseline, other), **groups}
@@ -99,6 +112,8 @@ def _ratio(baseline: float, other: float) -> dict[str, float]:
 
 def _speed(arm: Arm) -> dict[str, float]:
     lines = arm.trunk.metrics()
+    if not lines:
+        raise ValueError(f'{arm.trunk.metrics_file} has no line: train the trunk of {arm.name} first')
     return {key: statistics.median(line[key] for line in lines) for key in ('tokens_per_second', 'mfu')}
 
 

@@ -24,13 +24,12 @@ def by_name(paths: Iterable[epath.PathLike]) -> dict[str, list[RunDir]]:
 
 
 def heldout_records(run: RunDir) -> list[dict[str, Any]]:
-    """The run's held-out records at the number of visits it was trained with, by step.
+    """The run's held-out records, as `RunDir.heldout` chooses them, by step.
 
     Raises:
       ValueError: a record lacks a key that figures need.
     """
-    visits = run.config().model.loop.visits
-    records = [record for record in run.records() if record['task'] == 'heldout' and record['visits'] == visits]
+    records = run.heldout()
     for record in records:
         missing = [key for key in NEEDED if record.get(key) is None]
         if missing:

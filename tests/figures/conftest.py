@@ -26,6 +26,7 @@ def heldout(kind: str, step: int, trunk_step: int, loss: float, flops_per_token:
         'step': step,
         'trunk_step': trunk_step,
         'visits': 1,
+        'pack': 'pack',
         'tokens_seen': step * TOKENS,
         'flops': flops_per_token * step * TOKENS,
         'flops_per_token': flops_per_token,
