@@ -31,6 +31,11 @@ class RunConfig:
     train: TrainConfig = TrainConfig()
     heldout: HeldoutConfig = HeldoutConfig()
 
+    def check(self) -> None:
+        """Raises ValueError, naming key, value and remedy, on a value that no run could have."""
+        for room in (self.pack, self.data, self.model, self.loss, self.optim, self.train, self.heldout):
+            room.check()
+
 
 def default_config() -> ConfigDict:
     """All keys of a run with their defaults, as experiment files and flags edit them."""
@@ -43,14 +48,16 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def resolve(config: ConfigDict) -> RunConfig:
-    """ConfigDict → RunConfig. Raises ValueError, naming the key, on an unknown key, a wrong type or an impossible model."""
+    """ConfigDict → RunConfig. Raises ValueError, naming the key, on an unknown key, a wrong type or an impossible value."""
     run = from_dict(RunConfig, config.to_dict())
-    run.model.check()
+    run.check()
     return run
 
 
 def from_dict(cls: type, values: dict[str, Any], where: str = '') -> Any:
     """Builds the dataclass `cls` from nested dicts, with every key known, present and of its field's type."""
+    if not isinstance(values, dict):
+        raise ValueError(f'{where.rstrip(".")}={values!r}: has keys of its own, set one of them')
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
     for key in values:

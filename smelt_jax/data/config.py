@@ -61,3 +61,9 @@ class RowsConfig:
     seed: int = 0
     repeat: bool = False
     prefetch: int = 4
+
+    def check(self) -> None:
+        """Raises ValueError on a value that makes no sense."""
+        for name in ('batch_rows', 'prefetch'):
+            if getattr(self, name) < 1:
+                raise ValueError(f'data.{name}={getattr(self, name)}: must be at least 1')

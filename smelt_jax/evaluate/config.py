@@ -1,6 +1,7 @@
 """Settings of the evaluate room."""
 
 import dataclasses
+import itertools
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,3 +17,11 @@ class HeldoutConfig:
     batch_rows: int = 8
     max_rows: int = 0
     length_bins: tuple[int, ...] = (512, 1024, 2048, 4096)
+
+    def check(self) -> None:
+        """Raises ValueError on a value that makes no sense."""
+        for name, least in (('batch_rows', 1), ('max_rows', 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f'heldout.{name}={getattr(self, name)}: must be at least {least}')
+        if any(low >= high for low, high in itertools.pairwise((0, *self.length_bins))):
+            raise ValueError(f'heldout.length_bins={self.length_bins}: edges must be positive and ascend')

@@ -1,12 +1,11 @@
 """Annealing branches: from a trunk's checkpoint, over tokens it has not seen, with a cosine decay."""
 
-import math
 import os
 
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.runs import Lineage, RunDir, config_fingerprint
 from smelt_jax.train.checkpoints import Checkpoints
-from smelt_jax.train.loop import fit
+from smelt_jax.train.loop import branch_updates, fit, named_pack
 from smelt_jax.train.schedule import branch_schedule, trunk_schedule
 from smelt_jax.train.state import TrainState
 
@@ -32,8 +31,8 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
         raise ValueError(f"a branch of {tokens} tokens: give --tokens, or train.branch_tokens in the trunk's config")
     if run_dir.path.resolve() == trunk_dir.path.resolve():
         raise ValueError(f"the branch cannot live in its trunk's directory {trunk}; give --workdir another one")
-    manifest = open_pack(run.data.pack)
-    steps = math.ceil(tokens / (run.data.batch_rows * manifest.row_tokens))
+    manifest = open_pack(named_pack(run))
+    steps = branch_updates(run, manifest.row_tokens, tokens)
     parent = trunk_dir.lineage()
     if parent.pack != manifest.fingerprint:
         raise ValueError(

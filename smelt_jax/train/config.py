@@ -17,6 +17,10 @@ class LossConfig:
     router_z: float = 1e-4
     chunk_tokens: int = 1024
 
+    def check(self) -> None:
+        """Raises ValueError on a value that makes no sense."""
+        require(self.chunk_tokens >= 1, 'loss.chunk_tokens', self.chunk_tokens, 'at least 1')
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimConfig:
@@ -42,6 +46,16 @@ class OptimConfig:
     moment_dtype: str = 'float32'
     accumulate: int = 1
 
+    def check(self) -> None:
+        """Raises ValueError on a value that makes no sense."""
+        for name in ('peak_lr', 'warmup_steps', 'eps', 'weight_decay', 'clip_norm'):
+            require(getattr(self, name) >= 0, f'optim.{name}', getattr(self, name), 'at least 0')
+        for name in ('b1', 'b2'):
+            require(0 <= getattr(self, name) < 1, f'optim.{name}', getattr(self, name), 'at least 0 and below 1')
+        require(self.accumulate >= 1, 'optim.accumulate', self.accumulate, 'at least 1')
+        dtypes = ('float32', 'bfloat16')
+        require(self.moment_dtype in dtypes, 'optim.moment_dtype', self.moment_dtype, ' or '.join(dtypes))
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
@@ -66,3 +80,18 @@ class TrainConfig:
     branch_tokens: int = 0
     final_lr_fraction: float = 0.0
     peak_flops: float = 0.0
+
+    def check(self) -> None:
+        """Raises ValueError on a value that makes no sense."""
+        for name in ('steps', 'log_every', 'save_every', 'keep'):
+            require(getattr(self, name) >= 1, f'train.{name}', getattr(self, name), 'at least 1')
+        for name in ('branch_tokens', 'peak_flops'):
+            require(getattr(self, name) >= 0, f'train.{name}', getattr(self, name), 'at least 0')
+        fraction = self.final_lr_fraction
+        require(0 <= fraction <= 1, 'train.final_lr_fraction', fraction, 'between 0 and 1')
+
+
+def require(holds: bool, name: str, value: object, remedy: str) -> None:
+    """Raises ValueError, naming setting, value and remedy, if it does not hold."""
+    if not holds:
+        raise ValueError(f'{name}={value!r}: must be {remedy}')

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,9 @@ def train(run: RunConfig, workdir: str) -> RunDir:
       ValueError: the config, the pack or the workdir do not fit each other; nothing was written.
       NonFiniteError: see there.
     """
-    manifest = open_pack(run.data.pack)
+    run.check()
+    manifest = open_pack(named_pack(run))
+    _require_rows_for_branches(run, manifest)
     run_dir = RunDir(workdir)
     lineage = Lineage('trunk', manifest.fingerprint, manifest.tokenizer_fingerprint, 0, run.train.steps)
     schedule = trunk_schedule(run.optim.peak_lr, run.optim.warmup_steps)
@@ -82,6 +85,30 @@ def fit(
         checkpoints.wait()
 
 
+def named_pack(run: RunConfig) -> str:
+    """`data.pack`. Raises ValueError if it is empty."""
+    if not run.data.pack:
+        raise ValueError('data.pack is empty; give --config.data.pack=DIR, a folder that smelt pack wrote')
+    return run.data.pack
+
+
+def branch_updates(run: RunConfig, row_tokens: int, tokens: int) -> int:
+    """Updates of a branch of `tokens` tokens, rounded up."""
+    return math.ceil(tokens / (run.data.batch_rows * row_tokens))
+
+
+def _require_rows_for_branches(run: RunConfig, manifest: Manifest) -> None:
+    """Raises ValueError if rows run out in a branch that the config plans: before its trunk starts, not after its end."""
+    updates = branch_updates(run, manifest.row_tokens, run.train.branch_tokens)
+    last = max((step + updates for step in run.train.branch_steps), default=0)
+    try:
+        require_steps(run.data.pack, run.data, 0, last)
+    except ValueError as error:
+        raise ValueError(
+            f'train.branch_tokens={run.train.branch_tokens} after {last - updates} steps: {error}'
+        ) from None
+
+
 def check(run: RunConfig, manifest: Manifest) -> None:
     """Raises ValueError if the model cannot read the pack, or the run's own numbers contradict each other."""
     if run.model.vocab < manifest.vocab:
@@ -123,6 +150,7 @@ def _updates(
             report.start_clock()
         if done % run.train.save_every == 0 or done in run.train.branch_steps or done == lineage.stop:
             watch.look()  # nothing is saved that has not been found finite
+            watch.require_finite(state, done, row_ids)
             checkpoints.save(done, state)
 
 
@@ -146,12 +174,24 @@ class _Watch:
         self._followed = None
         values = {name: float(value) for name, value in metrics.items()}
         if not (math.isfinite(values['loss']) and math.isfinite(values['grad_norm'])):
-            raise NonFiniteError(
-                f'step {step}: loss {values["loss"]}, gradient norm {values["grad_norm"]}. '
-                f'Last finite metrics: {self._finite or "none"}. Rows of the batch: {row_ids.tolist()}. '
-                f'The last checkpoint is from before; look at these rows, or lower optim.peak_lr'
-            )
+            self._stop_here(f'step {step}: loss {values["loss"]}, gradient norm {values["grad_norm"]}', row_ids)
         self._finite = values
         self._report.step(step, self._tokens)
         if step % self._log_every == 0 or step == self._stop:
             self._report.log(step, {**values, 'tokens_seen': step * self._tokens})
+
+    def require_finite(self, state: TrainState, step: int, row_ids: np.ndarray) -> None:
+        """Raises NonFiniteError if the update to `step`, from a finite loss and gradient, led to numbers that are none."""
+        if not _all_finite(state):
+            self._stop_here(f'step {step}: its update made parameters or moments that are not finite', row_ids)
+
+    def _stop_here(self, what: str, row_ids: np.ndarray) -> NoReturn:
+        raise NonFiniteError(
+            f'{what}. Last finite metrics: {self._finite or "none"}. Rows of the batch: {row_ids.tolist()}. '
+            f'The last checkpoint is from before; look at these rows, or lower optim.peak_lr'
+        )
+
+
+@jax.jit
+def _all_finite(state: TrainState) -> jax.Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state)]))
