@@ -13,7 +13,7 @@ import numpy as np
 from smelt_jax.batch import Batch
 from smelt_jax.budget.accounting import budget_of
 from smelt_jax.config import RunConfig
-from smelt_jax.data.manifest import Manifest, load_tokenizer, open_pack
+from smelt_jax.data.manifest import Manifest, load_manifest, load_tokenizer, open_pack
 from smelt_jax.data.rows import heldout_batches
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.transformer import Transformer
@@ -66,12 +66,20 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
       pack: another pack than the run's own, of the same tokenizer; '' for its own.
 
     Raises:
-      ValueError, FileNotFoundError: no such run, checkpoint or held-out rows, or a pack of another tokenizer.
+      ValueError, FileNotFoundError: no such run, checkpoint or held-out rows, a pack of another tokenizer, or the run's own
+        pack is gone or another one now.
     """
     run_dir = RunDir(workdir)
     run, lineage = run_dir.config(), run_dir.lineage()
+    visits = run.model.loop.visits if visits is None else visits
+    at_visits(run.model, visits).check()
     pack = pack or run.data.pack
     manifest = open_pack(pack, lineage.tokenizer)
+    trained_on = manifest if manifest.fingerprint == lineage.pack else load_manifest(run.data.pack)
+    if trained_on.fingerprint != lineage.pack:
+        raise ValueError(
+            f'{run.data.pack} was packed anew since {workdir} read it: {trained_on.fingerprint}, then {lineage.pack}'
+        )
     with Checkpoints(run_dir, read_only=True) as checkpoints:
         step = checkpoints.latest() if step is None else step
         if step is None:
@@ -87,31 +95,35 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
         'pack': manifest.fingerprint,
         'tokenizer': manifest.tokenizer_fingerprint,
         'version': __version__,
-        **endpoint(run, manifest, step, visits),
+        **endpoint(run, trained_on, step, visits),
         **heldout_loss(params, run, manifest, pack, visits),
     }
     run_dir.put_records([record])
     return record
 
 
-def endpoint(run: RunConfig, manifest: Manifest, step: int, visits: int | None) -> Record:
+def endpoint(run: RunConfig, manifest: Manifest, step: int, visits: int) -> Record:
     """Where on the axes of the laws a checkpoint stands: tokens D, FLOPs F · D, and the whole budget of the model.
 
-    `flops` are those spent in training, at the trained visits; the rest of the budget is counted at `visits`.
+    `flops` are those spent in training, at the trained visits; the rest of the budget is counted at `visits`. `manifest` is
+    that of the rows it was trained on.
     """
-    trained = budget_of(run.model, manifest.train.mean_attended_keys)
-    loop = dataclasses.replace(run.model.loop, visits=visits or run.model.loop.visits)
-    evaluated = budget_of(dataclasses.replace(run.model, loop=loop), manifest.train.mean_attended_keys)
+    keys = manifest.train.mean_attended_keys
     tokens = step * run.data.batch_rows * manifest.row_tokens
     return {
         'tokens_seen': tokens,
-        'flops': trained.compute(tokens),
+        'flops': budget_of(run.model, keys).compute(tokens),
         'trained_visits': run.model.loop.visits,
-        **evaluated.as_dict(),
+        **budget_of(at_visits(run.model, visits), keys).as_dict(),
     }
 
 
-def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, visits: int | None = None) -> Record:
+def at_visits(model: ModelConfig, visits: int) -> ModelConfig:
+    """`model` with its loop executed `visits` times. It may be one that cannot be built: `check` says so."""
+    return dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits))
+
+
+def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, visits: int) -> Record:
     """Cross-entropy in nats per token and in bits per byte, over all held-out targets and in groups.
 
     Bytes are those the scored targets stand for. The first token of a segment has no prediction and is not scored; an EOS
@@ -120,11 +132,11 @@ def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, vi
     Args:
       params: of the model of `run`.
       run, manifest, pack: the config and the packed rows.
-      visits: of the loop; None for the config's.
+      visits: of the loop.
     """
     if manifest.heldout.rows == 0:
         raise ValueError(f'{pack} has no held-out rows; pack with a larger pack.heldout_fraction')
-    score = scorer(run.model, visits or run.model.loop.visits, run.loss.chunk_tokens)
+    score = scorer(run.model, visits, run.loss.chunk_tokens)
     sources = manifest.heldout.sources
     edges = np.array(run.heldout.length_bins)
     token_bytes = load_tokenizer(pack).token_bytes
@@ -133,9 +145,7 @@ def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, vi
         scored = batch.loss_mask_BT > 0
         nats = np.asarray(score(params, batch))[scored].astype(np.float64)
         if not np.isfinite(nats).all():
-            raise ValueError(
-                f'held-out loss at visits={visits or run.model.loop.visits} is not finite: nothing was recorded'
-            )
+            raise ValueError(f'the held-out loss of {run.name} at {visits=} is not finite: nothing was recorded')
         sizes = token_bytes[batch.targets_BT[scored]]
         by_source.add(source_ids_BT[scored], nats, sizes)
         by_length.add(np.searchsorted(edges, document_tokens_BT[scored], side='right'), nats, sizes)
