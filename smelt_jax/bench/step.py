@@ -13,6 +13,8 @@ from smelt_jax.batch import Batch
 from smelt_jax.budget.accounting import budget_of
 from smelt_jax.budget.attended import mean_attended_keys
 from smelt_jax.config import RunConfig
+from smelt_jax.data.records import Row
+from smelt_jax.data.rows import to_batch
 from smelt_jax.train.optimizer import optimizer
 from smelt_jax.train.peak import matmul_flops
 from smelt_jax.train.state import init_state
@@ -65,20 +67,16 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
 
 def made_up_batch(run: RunConfig) -> Batch:
     """A batch of random tokens in documents of random lengths: the shapes of training, no file."""
-    shape = (run.data.batch_rows, run.pack.row_tokens)
+    shape = (run.data.batch_rows, run.pack.row_tokens + 1)
     random = np.random.default_rng(run.seed)
-    borders_BT = random.random(shape) < 1 / DOCUMENT_TOKENS
-    borders_BT[:, 0] = True
-    at_BT = np.broadcast_to(np.arange(shape[1]), shape)
-    starts_BT = np.maximum.accumulate(np.where(borders_BT, at_BT, 0), axis=1)
-    tokens_BT = random.integers(0, run.model.vocab, shape, dtype=np.int32)
-    return Batch(
-        tokens_BT=tokens_BT,
-        targets_BT=np.roll(tokens_BT, -1, axis=1),
-        segment_ids_BT=np.cumsum(borders_BT, axis=1, dtype=np.int32),
-        positions_BT=(at_BT - starts_BT).astype(np.int32),
-        loss_mask_BT=np.ones(shape, np.float32),
-    )
+    borders = random.random(shape) < 1 / DOCUMENT_TOKENS
+    borders[:, 0] = True
+    at = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
+    starts = np.maximum.accumulate(np.where(borders, at, 0), axis=1)
+    tokens = random.integers(0, run.model.vocab, shape, dtype=np.int32)
+    segments = np.cumsum(borders, axis=1, dtype=np.int32)
+    unknown = np.zeros(shape, np.int32)
+    return to_batch([Row(*columns) for columns in zip(tokens, segments, at - starts, unknown, unknown, strict=True)])
 
 
 def attended(batch: Batch) -> float:
