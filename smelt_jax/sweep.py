@@ -12,11 +12,13 @@ Every part finds out by itself what it has done already, so that a sweep that wa
 import dataclasses
 import io
 import json
+import shlex
+from collections.abc import Sequence
 
 import rich.console
 from etils import epath
 
-from smelt_jax.config import RunConfig
+from smelt_jax.config import RunConfig, diff, to_dict
 from smelt_jax.data.packing import pack
 from smelt_jax.evaluate.compare import Arm, compare, tables
 from smelt_jax.evaluate.heldout import evaluate
@@ -37,7 +39,7 @@ def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Consol
       note: printed and written below the tables: what this experiment can and cannot show.
 
     Raises:
-      ValueError: the arms would not read the same rows; or as the parts raise it.
+      ValueError: the arms would not read the same rows, or would not be scored on the same text; or as the parts raise it.
     """
     root = epath.Path(workdir)
     runs = with_pack(runs, root)
@@ -55,33 +57,46 @@ def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Consol
 
 
 def with_pack(runs: dict[str, RunConfig], root: epath.Path) -> dict[str, RunConfig]:
-    """The configs with `data.pack` set to the sweep's. Raises ValueError if the arms would not read the same rows."""
+    """The configs with `data.pack` set to the sweep's. Raises ValueError if the arms would not read the same rows, or would
+    not be scored on the same text."""
     first_name, first = next(iter(runs.items()))
     for name, run in runs.items():
-        same = (run.pack, run.data, run.train.steps, run.train.branch_steps, run.train.branch_tokens)
-        if same != (first.pack, first.data, first.train.steps, first.train.branch_steps, first.train.branch_tokens):
-            raise ValueError(
-                f'{first_name} and {name} differ in pack, data or train settings: they would not read the same rows'
-            )
+        lines = diff(_shared(first), _shared(run))
+        if lines:
+            raise ValueError(f'{first_name} and {name} would not be compared on the same text: {"; ".join(lines)}')
     data = dataclasses.replace(first.data, pack=first.data.pack or str(root / 'pack'))
     return {name: dataclasses.replace(run, data=data) for name, run in runs.items()}
 
 
-def launcher_lines(experiment: str, runs: dict[str, RunConfig], workdir: str) -> list[str]:
-    """The commands of a sweep, one arm a line, for a launcher that runs arms on machines of their own."""
-    lines = []
+def launcher_lines(
+    experiment: str, runs: dict[str, RunConfig], workdir: str, settings: Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    """The commands of a sweep for a launcher that runs arms on machines of their own: the one that packs, to be run first,
+    and one line an arm. `settings`: KEY=VALUE, as they are set in `runs`."""
+    runs = with_pack(runs, epath.Path(workdir))
+    overrides = [f'--config.{entry}' for entry in settings if not entry.startswith('data.pack=')]
+    packing, lines = '', []
     for name, run in runs.items():
-        trunk = f'{workdir}/{name}/trunk'
-        commands = [f'smelt train --config={experiment}:{name} --config.data.pack={workdir}/pack --workdir={trunk}']
+        trunk, pack_folder = f'{workdir}/{name}/trunk', run.data.pack
+        config = [f'--config={experiment}:{name}', *overrides]
+        packing = packing or shlex.join(['smelt', 'pack', *config, f'--out={pack_folder}'])
+        commands = [['train', *config, f'--config.data.pack={pack_folder}', f'--workdir={trunk}']]
         for step in run.train.branch_steps:
             leaf = f'{workdir}/{name}/branch-{step}'
-            commands += [f'smelt evaluate --workdir={trunk} --step={step}']
             commands += [
-                f'smelt branch --trunk={trunk} --step={step} --workdir={leaf}',
-                f'smelt evaluate --workdir={leaf}',
+                ['evaluate', f'--workdir={trunk}', f'--step={step}'],
+                ['branch', f'--trunk={trunk}', f'--step={step}', f'--workdir={leaf}'],
+                ['evaluate', f'--workdir={leaf}'],
             ]
-        lines.append(' && '.join(commands))
-    return lines
+        lines.append(' && '.join(shlex.join(['smelt', *command]) for command in commands))
+    return packing, lines
+
+
+def _shared(run: RunConfig) -> dict:
+    """What arms must have in common."""
+    config = to_dict(run)
+    train = {key: config['train'][key] for key in ('steps', 'branch_steps', 'branch_tokens')}
+    return {'pack': config['pack'], 'data': config['data'], 'train': train, 'heldout': config['heldout']}
 
 
 def _run_arm(name: str, run: RunConfig, root: epath.Path, console: rich.console.Console) -> Arm:
@@ -97,7 +112,7 @@ def _run_arm(name: str, run: RunConfig, root: epath.Path, console: rich.console.
 
 
 def _evaluate_once(run_dir: RunDir, step: int) -> None:
-    if not any(record['task'] == 'heldout' and record['step'] == step for record in run_dir.records()):
+    if not any(record['step'] == step for record in run_dir.heldout()):
         evaluate(str(run_dir.path), step)
 
 

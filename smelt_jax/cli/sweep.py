@@ -4,10 +4,12 @@
     smelt sweep --experiment=experiments/smelt.py --arms=200m-s95-baseline,200m-s95-smelt --workdir=DIR --lines
 
 The first arm is what the others are compared with. Kill it at any moment and run it again: it goes on where it was. With
---lines nothing runs: one line of commands an arm is printed, for a launcher that gives each arm a machine of its own.
+--lines nothing runs: one line of commands an arm is printed, for a launcher that gives each arm a machine of its own, and
+to stderr the command that packs, which comes before them.
 """
 
 import inspect
+import sys
 
 from absl import flags
 
@@ -33,13 +35,17 @@ def run() -> None:
     given = flags.FLAGS
     module = load_module(find_experiment(given.experiment))
     runs = {}
-    for arm in given.arms or module.ARGS:
+    if not (arms := given.arms or getattr(module, 'ARGS', ())):
+        raise ValueError(f'{given.experiment} has no ARGS; name its arms: --arms=A,B')
+    for arm in arms:
         settings = load_experiment(f'{given.experiment}:{arm}')
         for entry in given.set:
             override(settings, entry)
         runs[arm] = config.resolve(settings)
     if given.lines:
-        print('\n'.join(sweep.launcher_lines(given.experiment, runs, given.workdir)))
+        packing, lines = sweep.launcher_lines(given.experiment, runs, given.workdir, given.set)
+        print(packing, file=sys.stderr)
+        print('\n'.join(lines))
         return
     note = inspect.cleandoc(getattr(module, 'NOTE', ''))
     sweep.sweep(runs, given.workdir, Console(highlight=False), note)
