@@ -1,9 +1,11 @@
-"""What every test stands on: eight CPU devices, no display, and `smelt`, which runs the command as a user does."""
+"""What every test stands on: eight CPU devices, no display, and `smelt`, which runs the command as a user does. Some
+fixtures that tests of whole runs share."""
 
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,50 @@ def smelt() -> Callable[..., subprocess.CompletedProcess[str]]:
         return done
 
     return run
+
+
+@pytest.fixture(scope='session')
+def tiny_pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made-up text of five sources, packed as bytes in rows of 32 tokens. Nobody writes there."""
+    from runs_helper import make_pack
+
+    return make_pack(tmp_path_factory.mktemp('tiny'))
+
+
+@pytest.fixture(scope='module')
+def quick() -> Iterator[None]:
+    """Programs compiled here are not optimised: that would take longer than it saves."""
+    with _quick():
+        yield
+
+
+@pytest.fixture(scope='session')
+def trunk(tiny_pack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of runs_helper.RUN on `tiny_pack`: 12 updates, checkpoints after 5, 10, 11, 12. Nobody writes there."""
+    from runs_helper import RUN, edit
+
+    from smelt_jax.train.loop import train
+
+    with _quick():
+        return Path(train(edit(RUN, data__pack=str(tiny_pack)), str(tmp_path_factory.mktemp('runs') / 'trunk')).path)
+
+
+@contextlib.contextmanager
+def _quick() -> Iterator[None]:
+    import jax
+
+    jax.config.update('jax_disable_most_optimizations', True)
+    try:
+        yield
+    finally:
+        jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.fixture(scope='session')
+def quick_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of processes that do not optimise what they compile, and that find what another one compiled."""
+    return {
+        'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
+        'JAX_COMPILATION_CACHE_DIR': str(tmp_path_factory.mktemp('compiled')),
+        'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0.1',
+    }
