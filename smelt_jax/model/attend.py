@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-BLOCK = 256
+BLOCK = 128
 MASKED = -1e30  # finite: a query that has seen nothing yet would get exp(-inf + inf), which is NaN
 
 
