@@ -14,6 +14,8 @@ from smelt_jax.model.block import Block
 from smelt_jax.model.transformer import Transformer
 
 BATCH = packed((6, 8, 3), (9, 4))
+# Rotations depend on distances alone: only gaps between positions tell whether positions are read.
+BATCH = BATCH._replace(positions_BT=3 * BATCH.positions_BT)
 REAL_BT = BATCH.segment_ids_BT > 0
 
 
