@@ -98,7 +98,8 @@ class Checkpoints:
         """The whole state of a step.
 
         Args:
-          like: arrays or `jax.ShapeDtypeStruct`s: the shapes, dtypes and shardings wanted.
+          like: arrays or `jax.ShapeDtypeStruct`s: the shapes, dtypes and shardings wanted. Without a sharding a leaf comes to
+            the first device, wherever it was saved from.
 
         Raises:
           ValueError: there is no such checkpoint, or its arrays are not the model's.
@@ -120,7 +121,7 @@ class Checkpoints:
             if not (self.path / str(step) / name).exists():
                 raise ValueError(f'{where} is not there: the step can be read, but not gone on from')
             _check_leaves(metadata[name], like, where)
-        args = {name: ocp.args.StandardRestore(like) for name, like in items.items()}
+        args = {name: ocp.args.StandardRestore(jax.tree.map(_placed, like)) for name, like in items.items()}
         return self._manager.restore(step, args=ocp.args.Composite(**args))
 
     def _whole(self, step: int) -> bool:
@@ -170,6 +171,11 @@ def _check_leaves(found: Any, wanted: Any, where: str) -> None:
         have, want = found_shapes.get(name, 'nothing'), wanted_shapes.get(name, 'nothing')
         if have != want:
             raise ValueError(f'{where} is of another model: at {name} it has {have}, the config says {want}')
+
+
+def _placed(leaf: Any) -> jax.ShapeDtypeStruct:
+    sharding = leaf.sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
 def _shapes(tree: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The training loop of trunks and branches: resumes, steps, checks, reports, saves."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import NoReturn
@@ -14,8 +15,10 @@ from smelt_jax.budget.accounting import budget_of
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import Manifest, open_pack
 from smelt_jax.data.rows import require_steps, train_batches
+from smelt_jax.model.config import ModelConfig
 from smelt_jax.runs import Lineage, RunDir
 from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.config import OptimConfig
 from smelt_jax.train.optimizer import optimizer
 from smelt_jax.train.peak import peak_flops
 from smelt_jax.train.report import Report
@@ -62,20 +65,17 @@ def fit(
     check(run, manifest)
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
     run_dir.claim(run, lineage)
-    transformation = optimizer(run.optim)
-
-    def fresh() -> TrainState:
-        return init_state(run.model, transformation, run.seed)
-
     pinned = run.train.branch_steps if lineage.kind == 'trunk' else ()
     with Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
         latest = checkpoints.latest()
         if latest is not None and latest >= lineage.stop:
             return
-        like = jax.eval_shape(fresh)
+        like = jax.eval_shape(_fresh, run.model, run.optim, run.seed)
         state = checkpoints.restore(latest, like) if latest is not None else seed(like)
         step = lineage.start if latest is None else latest
-        state = jax.jit(fresh)() if state is None else state
+        state = _fresh(run.model, run.optim, run.seed) if state is None else state
+        # Fresh or restored, jit must see the same placement: else it compiles the step once more for a branch.
+        state = jax.device_put(state, jax.devices()[0])
 
         flops = budget_of(run.model, manifest.train.mean_attended_keys).train_flops.total
         peak = peak_flops(run.train.peak_flops, run.model.dtype)
@@ -83,6 +83,11 @@ def fit(
         with Report(run_dir, run_dir.path.name, step, lineage.stop, flops, peak) as report:
             _updates(run, lineage, schedule, manifest.row_tokens, state, step, batches, report, checkpoints)
         checkpoints.wait()
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _fresh(model: ModelConfig, optim: OptimConfig, seed: int) -> TrainState:
+    return init_state(model, optimizer(optim), seed)
 
 
 def named_pack(run: RunConfig) -> str:
