@@ -2,6 +2,7 @@
 fixtures that tests of whole runs share."""
 
 import contextlib
+import ctypes
 import os
 import subprocess
 import sys
@@ -71,15 +72,28 @@ def trunk(tiny_pack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(train(edit(RUN, data__pack=str(tiny_pack)), str(tmp_path_factory.mktemp('runs') / 'trunk')).path)
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MB of its own."""
+    folder = tmp_path / 'disk'
+    folder.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b'tmpfs', str(folder).encode(), b'tmpfs', 0, b'size=4m'):
+        pytest.skip(f'no disk can be mounted here: {os.strerror(ctypes.get_errno())}')
+    yield folder
+    libc.umount2(str(folder).encode(), 2)
+
+
 @contextlib.contextmanager
 def _quick() -> Iterator[None]:
     import jax
 
+    before = jax.config.read('jax_disable_most_optimizations')
     jax.config.update('jax_disable_most_optimizations', True)
     try:
         yield
     finally:
-        jax.config.update('jax_disable_most_optimizations', False)
+        jax.config.update('jax_disable_most_optimizations', before)
 
 
 @pytest.fixture(scope='session')

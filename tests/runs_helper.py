@@ -1,5 +1,6 @@
 """A made-up pack of five sources, a tiny run over it, and commands that are killed at a given update, for tests of runs."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -152,3 +153,12 @@ def without_clock(lines: Sequence[dict[str, Any]]) -> list[str]:
 def times_of(run_dir: RunDir) -> dict[str, int]:
     """When each file of a run was last written."""
     return {str(path): path.stat().st_mtime_ns for path in Path(str(run_dir.path)).rglob('*')}
+
+
+def fill(file: Path) -> None:
+    """Writes until no byte is free."""
+    with contextlib.suppress(OSError), file.open('wb', buffering=0) as out:
+        for size in (4096, 1):
+            with contextlib.suppress(OSError):
+                while out.write(b'x' * size):
+                    pass

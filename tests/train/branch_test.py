@@ -14,6 +14,7 @@ from smelt_jax.data.rows import PackedRows, row_ids
 from smelt_jax.runs import RunDir, config_fingerprint
 from smelt_jax.train import loop
 from smelt_jax.train.branch import branch
+from smelt_jax.train.step import make_step
 
 pytestmark = pytest.mark.usefixtures('quick')
 STEP, STEPS = 10, 7  # where the branch starts, and its updates
@@ -78,6 +79,12 @@ def test_the_first_update_is_the_one_that_the_trunk_made(trunk: Path, tmp_path: 
     leaf = branch(str(trunk), STEP, str(tmp_path / 'leaf'), 64)
     assert_same(state_at(leaf, STEP + 1), state_at(RunDir(trunk), STEP + 1))
     assert without_clock(leaf.metrics()) == without_clock(RunDir(trunk).metrics()[STEP : STEP + 1])
+
+
+def test_a_branch_runs_the_program_that_was_compiled_for_its_trunk(trunk: Path, tmp_path: Path) -> None:
+    programs = make_step(RUN.model, RUN.loss, RUN.optim)._cache_size()
+    branch(str(trunk), 5, str(tmp_path / 'leaf'), TOKENS)
+    assert make_step(RUN.model, RUN.loss, RUN.optim)._cache_size() == programs == 1
 
 
 def test_the_optimizer_goes_on_counting(branched: tuple) -> None:
