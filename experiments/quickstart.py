@@ -6,8 +6,8 @@
 The argument is the arm, baseline or smelt. Both have 4 layers; smelt runs the middle two twice, and pays with a narrower
 model: the partner that `smelt budget --match` finds.
 
-Cost: about eight minutes on two cores. Each arm trains a trunk of 300 updates of 2048 tokens, and three branches of 40 updates
-from steps 100, 200 and 300. Expect both arms well below the byte trigram that is fitted on the same text.
+Cost: about seven minutes on two cores. Each arm trains a trunk of 240 updates of 2048 tokens, and three branches of 30
+updates from steps 80, 160 and 240. Expect both arms below the byte trigram that is fitted on the same text.
 """
 
 from ml_collections import ConfigDict
@@ -17,12 +17,12 @@ from smelt_jax.config import default_config
 ARGS = ('baseline', 'smelt')
 
 # arm: width D, head dimension H, experts E, expert width F. Ratios of the two: see the table that a run prints.
-SHAPES = {'baseline': (128, 32, 16, 96), 'smelt': (96, 22, 24, 88)}
+SHAPES = {'baseline': (192, 48, 8, 192), 'smelt': (152, 32, 12, 168)}
 
 NOTE = """
 What a run of this size can show: that both models learn (compare the bits per byte of the byte trigram and of xz), that the
 three budgets match, and that annealing lowers the loss. What it cannot show: which architecture is better. It has one seed,
-about a million tokens and a few million parameters; a difference of a few hundredths of a nat between the arms is noise
+half a million tokens and a few million parameters; a difference of a few hundredths of a nat between the arms is noise
 here, and the published gains (6.8 to 18% of compute) were found between 1e19 and 1e21 FLOPs, a million times this budget.
 """
 
@@ -35,27 +35,27 @@ def get_config(arg: str) -> ConfigDict:
     config.name = arg
 
     config.pack.corpora = ('local',)
-    config.pack.tokenizer = 'bpe:2048'
-    config.pack.row_tokens = 512
+    config.pack.tokenizer = 'bpe:4096'
+    config.pack.row_tokens = 256
     config.pack.max_bytes = 1_500_000
-    config.data.batch_rows = 4
+    config.data.batch_rows = 8
 
     width, head_dim, experts, expert_width = SHAPES[arg]
-    config.model.vocab = 2048
+    config.model.vocab = 4096
     config.model.width = width
     config.model.layers = 4
     if arg == 'smelt':
         config.model.loop.update({'start': 1, 'length': 2, 'visits': 2})
-    config.model.attention.update({'heads': 4, 'kv_heads': 2, 'head_dim': head_dim})
-    config.model.experts.update({'count': experts, 'per_token': 4, 'width': expert_width})
+    config.model.attention.update({'heads': 4, 'kv_heads': 1, 'head_dim': head_dim})
+    config.model.experts.update({'count': experts, 'per_token': 2, 'width': expert_width})
 
     config.optim.peak_lr = 3e-3
-    config.optim.warmup_steps = 30
-    config.train.steps = 300
-    config.train.branch_steps = (100, 200, 300)
-    config.train.branch_tokens = 40 * 2048
-    config.train.save_every = 50
+    config.optim.warmup_steps = 15
+    config.train.steps = 240
+    config.train.branch_steps = (80, 160, 240)
+    config.train.branch_tokens = 30 * 2048
+    config.train.save_every = 40
     config.train.log_every = 5
-    config.heldout.batch_rows = 4
-    config.heldout.max_rows = 48
+    config.heldout.batch_rows = 16
+    config.heldout.max_rows = 160
     return config

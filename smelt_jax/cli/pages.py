@@ -44,9 +44,9 @@ EXAMPLES = (
     ('sweep', 'the main job at toy size, on text that is on this machine',
      'smelt sweep --experiment=experiments/quickstart.py --workdir=runs/quickstart'),
     ('train', 'one run; the same command again goes on where it was',
-     'smelt train --config=experiments/quickstart.py --workdir=runs/one'),
+     'smelt train --config=experiments/quickstart.py:smelt --config.data.pack=runs/quickstart/pack --workdir=runs/one'),
     ('branch', 'anneal it from a step that it kept',
-     'smelt branch --trunk=runs/one --step=100 --workdir=runs/one-annealed'),
+     'smelt branch --trunk=runs/one --step=80 --workdir=runs/one-annealed'),
 )  # fmt: skip
 
 WIDTH = 118

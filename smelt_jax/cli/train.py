@@ -1,6 +1,6 @@
 """Trains a config in a workdir. Run again, it goes on from its last checkpoint.
 
-    smelt train --config=experiments/quickstart.py:smelt --config.data.pack=runs/pack --workdir=runs/smelt
+    smelt train --config=experiments/quickstart.py:smelt --config.data.pack=runs/quickstart/pack --workdir=runs/smelt
 
 The workdir gets config.json (every number the run depends on), lineage.json (packed rows, tokenizer), checkpoints/,
 metrics.jsonl and tensorboard/. A workdir that belongs to another config is refused, with the keys that differ. Checkpoints of
