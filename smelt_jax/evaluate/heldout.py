@@ -78,13 +78,13 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
     trained_on = manifest if manifest.fingerprint == lineage.pack else load_manifest(run.data.pack)
     if trained_on.fingerprint != lineage.pack:
         raise ValueError(
-            f'{run.data.pack} was packed anew since {workdir} read it: {trained_on.fingerprint}, then {lineage.pack}'
+            f'{run.data.pack} was packed anew since {workdir} read it: {trained_on.fingerprint[:12]}, then {lineage.pack[:12]}'
         )
     with Checkpoints(run_dir, read_only=True) as checkpoints:
         step = checkpoints.latest() if step is None else step
         if step is None:
             raise FileNotFoundError(f'{workdir} has no complete checkpoint yet')
-        params = checkpoints.restore_params(step, jax.eval_shape(lambda: init_params(run.model, 0)))
+        params = checkpoints.restore_params(step, _shapes(run.model))
     record = {
         'task': 'heldout',
         'name': run.name,
@@ -165,6 +165,11 @@ def length_labels(edges: tuple[int, ...]) -> list[str]:
         return ['all']
     middle = [f'{low}–{high - 1}' for low, high in itertools.pairwise(edges)]
     return [f'<{edges[0]}', *middle, f'≥{edges[-1]}']
+
+
+@functools.cache
+def _shapes(model: ModelConfig) -> dict:
+    return jax.eval_shape(lambda: init_params(model, 0))
 
 
 @functools.cache

@@ -36,7 +36,7 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
     parent = trunk_dir.lineage()
     if parent.pack != manifest.fingerprint:
         raise ValueError(
-            f'{run.data.pack} was packed anew since the trunk {trunk} read it: {manifest.fingerprint}, then {parent.pack}'
+            f'{run.data.pack} was packed anew since the trunk {trunk} read it: {manifest.fingerprint[:12]}, then {parent.pack[:12]}'
         )
     lineage = Lineage(
         kind='branch',
