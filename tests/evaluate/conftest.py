@@ -1,0 +1,56 @@
+"""A looped model over the tiny pack, with checkpoints that were drawn and not trained."""
+
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from models import params_of
+from runs_helper import RUN, edit
+
+from smelt_jax.config import RunConfig
+from smelt_jax.data.manifest import load_manifest
+from smelt_jax.runs import Lineage, RunDir
+from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.optimizer import optimizer
+from smelt_jax.train.state import TrainState
+
+drawn = functools.cache(params_of)
+
+
+@pytest.fixture(scope='session')
+def make_run() -> Callable[..., RunDir]:
+    """make_run(folder, config, *steps) makes a trunk's run directory with checkpoints of random parameters, those of a step
+    drawn with the step as seed; `poison` is added to the head."""
+
+    def make(folder: Path, run: RunConfig, *steps: int, poison: float = 0.0) -> RunDir:
+        run_dir, manifest = RunDir(folder), load_manifest(run.data.pack)
+        run_dir.claim(run, Lineage('trunk', manifest.fingerprint, manifest.tokenizer_fingerprint, 0, run.train.steps))
+        with Checkpoints(run_dir, keep=2) as checkpoints:
+            for step in steps:
+                params = drawn(run.model, step)
+                params = params | {'head': params['head'] + poison}
+                checkpoints.save(step, TrainState(np.int32(step), params, optimizer(run.optim).init(params)))
+        return run_dir
+
+    return make
+
+
+@pytest.fixture(scope='session')
+def looped(tiny_pack: Path) -> RunConfig:
+    """One layer, run twice."""
+    run = edit(RUN, model__loop__length=1, model__loop__visits=2, heldout__length_bins=(100, 300, 500))
+    return edit(run, data__pack=str(tiny_pack))
+
+
+@pytest.fixture(scope='session')
+def made(looped: RunConfig, make_run: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(make_run(tmp_path_factory.mktemp('made') / 'run', looped, 5, 10).path)
+
+
+@pytest.fixture
+def run_dir(made: Path, tmp_path: Path) -> RunDir:
+    """Of `looped`, with checkpoints of steps 5 and 10 and no record yet."""
+    return RunDir(shutil.copytree(made, tmp_path / 'run'))
