@@ -36,7 +36,8 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
     parent = trunk_dir.lineage()
     if parent.pack != manifest.fingerprint:
         raise ValueError(
-            f'{run.data.pack} was packed anew since the trunk {trunk} read it: {manifest.fingerprint[:12]}, then {parent.pack[:12]}'
+            f'{run.data.pack} was packed anew since the trunk {trunk} read it: '
+            f'{manifest.fingerprint[:12]}, then {parent.pack[:12]}'
         )
     lineage = Lineage(
         kind='branch',
