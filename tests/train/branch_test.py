@@ -100,17 +100,14 @@ def test_lineage_names_the_trunk_its_step_and_the_fingerprints(trunk: Path, bran
     assert (lineage.pack, lineage.tokenizer) == (parent.lineage().pack, parent.lineage().tokenizer)
 
 
-def test_a_branch_that_is_killed_goes_on(trunk: Path, tmp_path: Path, quick_env: dict) -> None:
-    def args(name: str) -> tuple[str, ...]:
-        return ('branch', f'--trunk={trunk}', '--step=10', f'--workdir={tmp_path / name}')
-
-    process = {'rows': tmp_path / 'rows', 'env': quick_env}
-    straight, killed = RunDir(tmp_path / 'straight'), RunDir(tmp_path / 'killed')
-    assert smelt_killed(*args('straight'), **process) == 0
-    assert smelt_killed(*args('killed'), KILL_AT=16, THERE=killed.checkpoints / '15', **process) == -9
-    assert smelt_killed(*args('killed'), **process) == 0
-    assert_same(state_at(killed, 17), state_at(straight, 17))
-    assert without_clock(killed.metrics()) == without_clock(straight.metrics())
+def test_a_branch_that_is_killed_goes_on(trunk: Path, branched: tuple, tmp_path: Path, quick_env: dict) -> None:
+    """After its own checkpoint of step 15, in processes of its own; the branch above was never interrupted."""
+    args = ('branch', f'--trunk={trunk}', '--step=10', f'--workdir={tmp_path}/leaf')
+    killed, process = RunDir(tmp_path / 'leaf'), {'rows': tmp_path / 'rows', 'env': quick_env}
+    assert smelt_killed(*args, KILL_AT=16, THERE=killed.checkpoints / '15', **process) == -9
+    assert smelt_killed(*args, **process) == 0
+    assert_same(state_at(killed, 17), state_at(branched[0], 17))
+    assert without_clock(killed.metrics()) == without_clock(branched[0].metrics())
     assert [line['step'] for line in killed.metrics()] == list(range(11, 18))
 
 

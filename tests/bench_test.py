@@ -1,0 +1,93 @@
+"""What a benchmark measures is a step as training makes it, over rows as packing makes them. Its times are not tested."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs_helper import RUN, edit, write_experiment
+
+from smelt_jax.bench import step
+from smelt_jax.budget.accounting import budget_of
+
+RUNS = [
+    edit(RUN, pack__row_tokens=400, data__batch_rows=3),
+    edit(RUN, pack__row_tokens=1, data__batch_rows=1),
+    edit(RUN, pack__row_tokens=600, data__batch_rows=2, seed=7),
+]
+
+
+@pytest.mark.parametrize('run', RUNS)
+def test_a_made_up_batch_is_a_batch(run) -> None:
+    batch = step.made_up_batch(run)
+    shape = (run.data.batch_rows, run.pack.row_tokens)
+    assert [array.shape for array in batch] == [shape] * 5
+    assert [array.dtype for array in batch] == [np.int32] * 4 + [np.float32]
+    assert batch.tokens_BT.min() >= 0
+    assert batch.tokens_BT.max() < run.model.vocab
+    np.testing.assert_array_equal(batch.tokens_BT[:, 1:], batch.targets_BT[:, :-1])
+    for segments, positions, mask in zip(batch.segment_ids_BT, batch.positions_BT, batch.loss_mask_BT, strict=True):
+        assert segments[0] == 1
+        assert positions[0] == 0
+        for at in range(1, shape[1]):
+            new = segments[at] != segments[at - 1]
+            assert segments[at] - segments[at - 1] == new
+            assert positions[at] == (0 if new else positions[at - 1] + 1)
+            assert mask[at - 1] == (not new)  # nothing is learned across documents
+
+
+def test_a_made_up_batch_has_several_documents_and_is_the_seeds() -> None:
+    batch = step.made_up_batch(RUNS[0])
+    assert batch.segment_ids_BT.max() > 1
+    for one, other in zip(batch, step.made_up_batch(RUNS[0]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (batch.tokens_BT != step.made_up_batch(edit(RUNS[0], seed=1)).tokens_BT).any()
+
+
+@pytest.mark.parametrize('run', RUNS)
+def test_attended_keys_are_those_that_a_query_sees(run) -> None:
+    batch = step.made_up_batch(run)
+    seen = [
+        sum(row[key] == row[query] for key in range(query + 1))
+        for row in batch.segment_ids_BT
+        for query in range(len(row))
+    ]
+    assert step.attended(batch) == pytest.approx(np.mean(seen))
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> str:
+    return write_experiment(tmp_path / 'tiny.py', tiny=edit(RUN, pack__row_tokens=64))
+
+
+def test_the_command_writes_what_it_prints(experiment: str, tmp_path: Path, smelt: Callable, quick_env: dict) -> None:
+    out = tmp_path / 'figures.json'
+    done = smelt('bench', 'step', f'--config={experiment}', '--repeats=2', f'--json={out}', **quick_env)
+    figures = json.loads(out.read_text())
+    run = edit(RUN, pack__row_tokens=64)
+    flops = budget_of(run.model, step.attended(step.made_up_batch(run))).train_flops
+    assert figures['tokens'] == 2 * 64
+    assert figures['flops_per_token'] == flops.total
+    assert figures['mfu_without_head'] / figures['mfu'] == pytest.approx(flops.non_embedding / flops.total)
+    assert figures['tokens_per_second'] == pytest.approx(figures['tokens'] / figures['seconds'])
+    assert all(math.isfinite(value) and value > 0 for key, value in figures.items() if key != 'load_average')
+    assert 'step of tiny' in done.stdout
+    assert all(name in done.stdout for name in figures)
+
+
+@pytest.mark.parametrize(
+    ('words', 'complaint'),
+    [
+        ([], 'say what: step'),
+        (['--repeats=3'], 'say what: step'),
+        (['stpe'], "say what: step, not 'stpe'"),
+        (['step', 'more'], "stray word 'more'"),
+        (['step', '--repeats=0'], 'repeats'),
+    ],
+)
+def test_a_wrong_word_is_named(experiment: str, smelt: Callable, words: list[str], complaint: str) -> None:
+    done = smelt('bench', *words, f'--config={experiment}', code=2)
+    assert done.stderr.startswith('smelt bench: error: ')
+    assert complaint in done.stderr
