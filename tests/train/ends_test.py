@@ -155,6 +155,7 @@ def test_another_configs_workdir_is_refused(run: RunConfig, trunk: Path) -> None
     assert times_of(RunDir(trunk)) == before
 
 
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')  # of Orbax's threads, when a write fails
 @pytest.mark.parametrize(
     ('foreseen', 'complaint'),
     [(True, 'no room for the checkpoint of step 10'), (False, 'a checkpoint could not be written: .*No space left')],
