@@ -47,5 +47,6 @@ def run() -> None:
         print(packing, file=sys.stderr)
         print('\n'.join(lines))
         return
-    note = inspect.cleandoc(getattr(module, 'NOTE', ''))
+    paragraphs = inspect.cleandoc(getattr(module, 'NOTE', '')).split('\n\n')
+    note = '\n\n'.join(' '.join(paragraph.split()) for paragraph in paragraphs)
     sweep.sweep(runs, given.workdir, Console(highlight=False), note)

@@ -119,10 +119,21 @@ def _speed(arm: Arm) -> dict[str, float]:
 
 def _endpoint_table(comparison: dict[str, Any], baseline: str, other: str) -> Table:
     table = Table(title='Held-out loss at equal tokens', title_justify='left')
-    columns = ('from step', 'tokens', f'{baseline} FLOPs', f'{other} FLOPs', baseline, other, 'difference', 'bits/byte')
+    columns = (
+        'from step',
+        'tokens',
+        'FLOPs',
+        'FLOPs',
+        'nats/token',
+        'nats/token',
+        'difference',
+        'bits/byte',
+        'bits/byte',
+    )
+    arms = ('', '', *[baseline, other] * 2, f'{other} − {baseline}', baseline, other)
     table.add_column('endpoint')
-    for column in columns:
-        table.add_column(column, justify='right')
+    for column, arm in zip(columns, arms, strict=True):
+        table.add_column(f'{column}\n{arm}'.rstrip(), justify='right')
     for pair in comparison['endpoints']:
         table.add_row(
             'annealed' if pair['kind'] == 'branch' else 'trunk',
@@ -131,10 +142,10 @@ def _endpoint_table(comparison: dict[str, Any], baseline: str, other: str) -> Ta
             *(f'{flops:.3g}' for flops in pair['flops']),
             *(number(loss) for loss in pair['loss']),
             f'{pair["difference"]:+.4f}',
-            ' / '.join(number(bits, 3) for bits in pair['bits_per_byte']),
+            *(number(bits, 3) for bits in pair['bits_per_byte']),
         )
     for name, bits in comparison['references'].items():
-        table.add_row(name, *[''] * 7, number(bits, 3))
+        table.add_row(name, *[''] * 7, number(bits, 3), number(bits, 3))
     return table
 
 
