@@ -80,6 +80,8 @@ def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
     if not debug:
         # Orbax warns of every choice that is ours, and logs each failed write many times over before it raises it.
         logging.set_verbosity(logging.FATAL)
+    if not sys.stdout.isatty():
+        os.environ.setdefault('COLUMNS', '120')  # of a table that goes to a file; rich would take 80
     try:
         module.run(*chosen)
     except KeyboardInterrupt:

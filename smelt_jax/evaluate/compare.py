@@ -130,7 +130,7 @@ def _endpoint_table(comparison: dict[str, Any], baseline: str, other: str) -> Ta
         'bits/byte',
         'bits/byte',
     )
-    arms = ('', '', *[baseline, other] * 2, f'{other} − {baseline}', baseline, other)
+    arms = ('', '', *[baseline, other] * 2, '', baseline, other)
     table.add_column('endpoint')
     for column, arm in zip(columns, arms, strict=True):
         table.add_column(f'{column}\n{arm}'.rstrip(), justify='right')
