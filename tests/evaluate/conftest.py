@@ -12,6 +12,7 @@ from runs_helper import RUN, edit
 
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import load_manifest
+from smelt_jax.data.rows import PackedRows
 from smelt_jax.runs import Lineage, RunDir
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.optimizer import optimizer
@@ -40,9 +41,12 @@ def make_run() -> Callable[..., RunDir]:
 
 @pytest.fixture(scope='session')
 def looped(tiny_pack: Path) -> RunConfig:
-    """One layer, run twice."""
-    run = edit(RUN, model__loop__length=1, model__loop__visits=2, heldout__length_bins=(100, 300, 500))
-    return edit(run, data__pack=str(tiny_pack))
+    """One layer, run twice. Every edge of a length bin is the length of a document."""
+    sizes = np.unique(np.concatenate([row.document_tokens for row in PackedRows(tiny_pack, 'heldout')]))
+    edges = tuple(int(sizes[len(sizes) * part // 4]) for part in (1, 2, 3))
+    return edit(
+        RUN, data__pack=str(tiny_pack), model__loop__length=1, model__loop__visits=2, heldout__length_bins=edges
+    )
 
 
 @pytest.fixture(scope='session')

@@ -59,7 +59,8 @@ def plain_groups(run: RunConfig, targets: list[tuple]) -> dict[str, dict[str, li
     """Sums of nats, targets and bytes, by everything that a loss is given for."""
     sources = load_manifest(run.data.pack).heldout.sources
     groups: dict = {by: defaultdict(lambda: [0.0, 0, 0]) for by in ('', 'by_source', 'by_domain', 'by_length')}
-    labels = {'<100': 100, '100–299': 300, '300–499': 500, '≥500': math.inf}
+    low, middle, high = run.heldout.length_bins
+    labels = {f'<{low}': low, f'{low}–{middle - 1}': middle, f'{middle}–{high - 1}': high, f'≥{high}': math.inf}
     for source, size, nats, count in targets:
         label = next(name for name, end in labels.items() if size < end)
         for by, name in (
@@ -86,9 +87,14 @@ def test_the_loss_is_that_of_full_logits(looped: RunConfig, run_dir: RunDir, vis
         for name, entry in scored.items():
             assert_entry(entry, *groups[by][name])
     assert len(record['by_source']) == 5
-    assert (
-        list(record['by_length']) == length_labels(looped.heldout.length_bins) == ['<100', '100–299', '300–499', '≥500']
-    )
+    assert list(record['by_length']) == length_labels(looped.heldout.length_bins)
+    assert len(groups['by_length']) == 4
+
+
+def test_bins_of_length_have_names() -> None:
+    assert length_labels((100, 300, 500)) == ['<100', '100–299', '300–499', '≥500']
+    assert length_labels((100,)) == ['<100', '≥100']
+    assert length_labels(()) == ['all']
 
 
 def test_groups_add_up_to_the_whole(looped: RunConfig, run_dir: RunDir) -> None:
