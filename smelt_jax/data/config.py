@@ -64,6 +64,6 @@ class RowsConfig:
 
     def check(self) -> None:
         """Raises ValueError on a value that makes no sense."""
-        for name in ('batch_rows', 'prefetch'):
-            if getattr(self, name) < 1:
-                raise ValueError(f'data.{name}={getattr(self, name)}: must be at least 1')
+        for name, least in [('batch_rows', 1), ('prefetch', 0)]:
+            if getattr(self, name) < least:
+                raise ValueError(f'data.{name}={getattr(self, name)}: must be at least {least}')

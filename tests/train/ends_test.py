@@ -113,7 +113,7 @@ def test_the_command_says_it_in_one_line(run: RunConfig, tmp_path: Path, smelt: 
         ({'data__pack': ''}, r'data\.pack is empty; give --config\.data\.pack=DIR'),
         ({'data__pack': '/nowhere'}, r'/nowhere is no pack: it has no manifest\.json; run smelt pack'),
         ({'data__batch_rows': 0}, r'data\.batch_rows=0: must be at least 1'),
-        ({'data__prefetch': 0}, r'data\.prefetch=0: must be at least 1'),
+        ({'data__prefetch': -1}, r'data\.prefetch=-1: must be at least 0'),
         ({'loss__chunk_tokens': 0}, r'loss\.chunk_tokens=0: must be at least 1'),
         ({'optim__accumulate': 0}, r'optim\.accumulate=0: must be at least 1'),
         ({'optim__b2': 1.0}, r'optim\.b2=1\.0: must be at least 0 and below 1'),
