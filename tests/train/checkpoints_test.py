@@ -68,6 +68,36 @@ def test_a_state_comes_back_bit_for_bit(run_dir: RunDir) -> None:
             assert_same(checkpoints.restore(step, like()), state(step))
 
 
+def test_training_goes_on_while_a_state_is_saved(run_dir: RunDir) -> None:
+    """The next update takes the memory of the state that is on its way to the disk."""
+
+    def large(value: float) -> TrainState:
+        return TrainState(jnp.int32(value), {'w': jnp.full((700, 700), value)}, ())
+
+    update = jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)
+    current = update(large(0.0))
+    with Checkpoints(run_dir, keep=3) as checkpoints:
+        for step in (1, 11, 21):
+            checkpoints.save(step, current)
+            for _ in range(10):
+                current = update(current)
+        checkpoints.wait()
+        for step in (1, 11, 21):
+            assert_same(checkpoints.restore(step, jax.eval_shape(large, 0.0)), large(float(step)))
+
+
+def test_a_state_comes_to_the_first_device_or_where_it_is_asked_for(run_dir: RunDir) -> None:
+    """Wherever it was saved from."""
+    first, third, fifth = (jax.devices()[i] for i in (0, 2, 4))
+    with Checkpoints(run_dir) as checkpoints:
+        checkpoints.save(10, jax.device_put(state(10), fifth))
+        checkpoints.wait()
+        for device, wanted in ((first, like()), (third, jax.device_put(state(0), third))):
+            found = checkpoints.restore(10, wanted)
+            assert {d for leaf in jax.tree.leaves(found) for d in leaf.devices()} == {device}
+            assert_same(found, state(10))
+
+
 def test_a_step_is_saved_once(run_dir: RunDir) -> None:
     save(run_dir, 10)
     with Checkpoints(run_dir) as checkpoints:
