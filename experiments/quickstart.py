@@ -4,10 +4,10 @@
     smelt sweep --experiment=experiments/quickstart.py --workdir=runs/quickstart
 
 The argument is the arm, baseline or smelt. Both have 4 layers; smelt runs the middle two twice, and pays with a narrower
-model: the partner that `smelt budget --match` finds.
+model with half as many experts again: of the partners that `smelt budget --match` finds, one shaped like the published pairs.
 
-Cost: about seven minutes on two cores. Each arm trains a trunk of 240 updates of 2048 tokens, and three branches of 30
-updates from steps 80, 160 and 240. Expect both arms below the byte trigram that is fitted on the same text.
+Cost: about seven minutes on two cores. Each arm trains a trunk of 192 updates of 2048 tokens, and three branches of 24
+updates from steps 64, 128 and 192. Expect both arms below the byte trigram that is fitted on the same text.
 """
 
 from ml_collections import ConfigDict
@@ -16,15 +16,15 @@ from smelt_jax.config import default_config
 
 ARGS = ('baseline', 'smelt')
 
-# arm: width D, head dimension H, experts E, expert width F. Ratios of the two: see the table that a run prints.
-SHAPES = {'baseline': (192, 48, 8, 192), 'smelt': (152, 32, 12, 168)}
+# arm: width D, heads N, head dimension H, experts E, expert width F. Ratios of the two: see the table that a run prints.
+SHAPES = {'baseline': (256, 4, 48, 8, 256), 'smelt': (200, 5, 32, 12, 224)}
 
 NOTE = """
 What a run of this size can show: that both models learn, that the three budgets match, and that annealing lowers the loss.
 The byte trigram is fitted on the same training text; a model below it has learned more than letter statistics. xz has no
 training text, but sees all held-out text at once and finds every repeated licence and signature in it.
 
-What it cannot show: which architecture is better. It has one seed, half a million tokens and a few million parameters. A
+What it cannot show: which architecture is better. It has one seed, under half a million tokens and a few million parameters. A
 difference of a few hundredths of a nat between the arms is noise here, and the published gains (6.8 to 18% of compute) were
 found between 1e20 and 1e21 FLOPs, ten million times this budget and more.
 """
@@ -43,22 +43,22 @@ def get_config(arg: str) -> ConfigDict:
     config.pack.max_bytes = 1_500_000
     config.data.batch_rows = 8
 
-    width, head_dim, experts, expert_width = SHAPES[arg]
+    width, heads, head_dim, experts, expert_width = SHAPES[arg]
     config.model.vocab = 4096
     config.model.width = width
     config.model.layers = 4
     if arg == 'smelt':
         config.model.loop.update({'start': 1, 'length': 2, 'visits': 2})
-    config.model.attention.update({'heads': 4, 'kv_heads': 1, 'head_dim': head_dim})
+    config.model.attention.update({'heads': heads, 'kv_heads': 1, 'head_dim': head_dim})
     config.model.experts.update({'count': experts, 'per_token': 2, 'width': expert_width})
 
     config.optim.peak_lr = 3e-3
     config.optim.warmup_steps = 15
-    config.train.steps = 240
-    config.train.branch_steps = (80, 160, 240)
-    config.train.branch_tokens = 30 * 2048
-    config.train.save_every = 40
+    config.train.steps = 192
+    config.train.branch_steps = (64, 128, 192)
+    config.train.branch_tokens = 24 * 2048
+    config.train.save_every = 32
     config.train.log_every = 5
     config.heldout.batch_rows = 16
-    config.heldout.max_rows = 160
+    config.heldout.max_rows = 96
     return config

@@ -20,9 +20,9 @@ MIN_BLOCK = 32
 
 
 def block_rows(slots: int, experts: int) -> int:
-    """Rows of a block: a power of two near half the mean group, between MIN_BLOCK and MAX_BLOCK."""
-    half_group = max(1, slots // (2 * experts))
-    return min(MAX_BLOCK, max(MIN_BLOCK, 1 << (half_group - 1).bit_length()))
+    """Rows of a block: a power of two near a quarter of the mean group, between MIN_BLOCK and MAX_BLOCK."""
+    quarter = max(1, slots // (4 * experts))
+    return min(MAX_BLOCK, max(MIN_BLOCK, 1 << (quarter - 1).bit_length()))
 
 
 @jax.custom_vjp

@@ -46,7 +46,7 @@ EXAMPLES = (
     ('train', 'one run; the same command again goes on where it was',
      'smelt train --config=experiments/quickstart.py:smelt --config.data.pack=runs/quickstart/pack --workdir=runs/one'),
     ('branch', 'anneal it from a step that it kept',
-     'smelt branch --trunk=runs/one --step=80 --workdir=runs/one-annealed'),
+     'smelt branch --trunk=runs/one --step=64 --workdir=runs/one-annealed'),
 )  # fmt: skip
 
 WIDTH = 118
