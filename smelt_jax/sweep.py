@@ -48,7 +48,8 @@ def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Consol
     pack(first.pack, first.data.pack, console)
     arms = [_run_arm(name, run, root, console) for name, run in runs.items()]
     console.rule('the same text by simpler means')
-    references = pack_references(first.data.pack, first.data, max(run.train.steps for run in runs.values()))
+    steps = max(run_dir.lineage().stop for arm in arms for run_dir in (arm.trunk, *arm.branches))
+    references = pack_references(first.data.pack, first.data, steps, first.heldout.max_rows)
     for other in arms[1:]:
         _show(compare(arms[0], other, references), root, console, note)
     figure = root / 'loss_flops.png'

@@ -184,6 +184,12 @@ class HeldoutBatch(NamedTuple):
     document_tokens_BT: np.ndarray
 
 
+def heldout_ids(rows: Sized, max_rows: int) -> np.ndarray:
+    """The row numbers that are scored: all, or `max_rows` of them evenly spaced."""
+    count = min(max_rows, len(rows)) if max_rows else len(rows)
+    return np.arange(count) * len(rows) // count
+
+
 def heldout_batches(
     pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0, process_index: int = 0, process_count: int = 1
 ) -> Iterator[HeldoutBatch]:
@@ -194,8 +200,7 @@ def heldout_batches(
     """
     share = _share(batch_rows, process_count)
     rows = PackedRows(pack_folder, 'heldout')
-    count = min(max_rows, len(rows)) if max_rows else len(rows)
-    ids = np.arange(count) * len(rows) // count
+    ids = heldout_ids(rows, max_rows)
     empty = Row(*np.zeros((5, rows.manifest.row_tokens + 1), np.int32))
 
     def batches() -> Iterator[HeldoutBatch]:

@@ -6,22 +6,25 @@ import numpy as np
 
 from smelt_jax.data.config import RowsConfig
 from smelt_jax.data.manifest import load_tokenizer
-from smelt_jax.data.rows import PackedRows, Row, row_ids
+from smelt_jax.data.rows import PackedRows, Row, heldout_ids, row_ids
 from smelt_jax.evaluate.references import Trigram, xz_bits_per_byte
 
 
-def pack_references(pack: str, rows: RowsConfig, steps: int) -> dict[str, float]:
+def pack_references(pack: str, rows: RowsConfig, steps: int, max_rows: int = 0) -> dict[str, float]:
     """Bits per byte of the held-out text by a byte trigram and by xz.
 
     Args:
       pack: packed rows.
       rows, steps: the trigram is fitted on the rows that a run of these settings reads in so many steps: the same text.
+      max_rows: held-out rows that are scored, as for the models; 0 for all.
 
-    The held-out text is that of all held-out rows; unlike the models, both are charged for the first token of a segment too.
+    The held-out text is that of the rows the models are scored on. Unlike the models, both are charged for the first token
+    of a segment too.
     """
     training = PackedRows(pack, 'train')
     read = (training[int(row)] for step in range(steps) for row in row_ids(training, rows, step))
-    heldout = list(segments(pack, iter(PackedRows(pack, 'heldout'))))
+    heldout_rows = PackedRows(pack, 'heldout')
+    heldout = list(segments(pack, iter(heldout_rows.read(heldout_ids(heldout_rows, max_rows)))))
     trigram = Trigram.fit(segments(pack, read))
     return {'byte trigram': trigram.bits_per_byte(heldout), 'xz -9': xz_bits_per_byte(heldout)}
 
