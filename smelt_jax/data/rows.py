@@ -204,7 +204,7 @@ def heldout_batches(
     empty = Row(*np.zeros((5, rows.manifest.row_tokens + 1), np.int32))
 
     def batches() -> Iterator[HeldoutBatch]:
-        for start in range(process_index * share, count + process_index * share, batch_rows):
+        for start in range(process_index * share, len(ids) + process_index * share, batch_rows):
             found = rows.read(ids[start : start + share])
             found += [empty] * (share - len(found))
             yield HeldoutBatch(
