@@ -118,15 +118,16 @@ def test_rows_of_tokens_without_an_expert_may_be_nan(implementation):
 
 
 def test_bfloat16_stays_within_its_rounding(implementation):
-    """Of the same rounded inputs in float32: 2% of the largest entry, of y and of every gradient. Sums are float32."""
-    experts_TK = distinct(T, 2, range(E))
-    (x_TD, weights_TK, expert_weights), dy_TD = inputs(experts_TK)
+    """Of the same rounded inputs in float32: 0.65% of the largest entry, of y and of every gradient, where one rounding is
+    up to 0.4%. So sums are float32: a token's eight parts, added in bfloat16, are off by 0.8%."""
+    experts_TK = distinct(T, 8, range(11))
+    (x_TD, weights_TK, expert_weights), dy_TD = inputs(experts_TK, experts=11)
     x_low, dy_low = x_TD.astype(jnp.bfloat16), dy_TD.astype(jnp.bfloat16)
     low = x_low, weights_TK, ExpertWeights(*(weight.astype(jnp.bfloat16) for weight in expert_weights))
     actual = measured(implementation, low, experts_TK, dy_low)
     exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (low, dy_low))
     assert [leaf.dtype for leaf in jax.tree.leaves(actual)] == [leaf.dtype for leaf in jax.tree.leaves((x_low, low))]
-    assert_close(actual, measured('naive', exact[0], experts_TK, exact[1]), 0.02)
+    assert_close(actual, measured('naive', exact[0], experts_TK, exact[1]), 0.0065)
 
 
 def test_runs_under_scan_remat_and_vmap(implementation):
