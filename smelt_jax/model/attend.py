@@ -7,6 +7,8 @@ backward, and the program's size does not depend on the length.
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +74,11 @@ def _seen(segment_ids_BT, i, j, block):
     return (queries[:, :, None] == keys[:, None, :]) & (queries > 0)[:, :, None] & causal_QK
 
 
+def _over_pairs(step: Callable, carry: Any, query_P: jax.Array, used: jax.Array) -> Any:
+    """The loop over the pairs in use; a row of one block has one pair, and no loop."""
+    return step(0, carry) if query_P.size == 1 else lax.fori_loop(0, used, step, carry)
+
+
 def _product(spec: str, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)
 
@@ -104,7 +111,7 @@ def _forward(q_BGnTH, k_BGTH, v_BGTH, segment_ids_BT, block):
 
     row_shape = (*q_BGnTH.shape[:-1], 1)
     start = (jnp.zeros(q_BGnTH.shape, jnp.float32), jnp.full(row_shape, MASKED), jnp.zeros(row_shape))
-    sum_BGnTH, max_BGnT1, total_BGnT1 = lax.fori_loop(0, count, step, start)
+    sum_BGnTH, max_BGnT1, total_BGnT1 = _over_pairs(step, start, query_P, count)
     # Padding has seen nothing: 0 / 1, and a log-sum that makes all its weights 0 in the backward pass.
     total_BGnT1 = jnp.where(total_BGnT1 == 0, 1, total_BGnT1)
     out_BGnTH = (sum_BGnTH / total_BGnT1).astype(v_BGTH.dtype)
@@ -141,7 +148,7 @@ def _backward(block, residuals, dout_BGnTH):
     rows, groups, heads, length, head_dim = q_BGnTH.shape
     dq_BGHnT = jnp.zeros((rows, groups, head_dim, heads, length), jnp.float32)
     start = (dq_BGHnT, jnp.zeros(k_BGTH.shape, jnp.float32), jnp.zeros(v_BGTH.shape, jnp.float32))
-    dq_BGHnT, dk_BGTH, dv_BGTH = lax.fori_loop(0, count, step, start)
+    dq_BGHnT, dk_BGTH, dv_BGTH = _over_pairs(step, start, query_P, count)
     dq_BGnTH = dq_BGHnT.transpose(0, 1, 3, 4, 2)
     return dq_BGnTH.astype(q_BGnTH.dtype), dk_BGTH.astype(k_BGTH.dtype), dv_BGTH.astype(v_BGTH.dtype), None
 
