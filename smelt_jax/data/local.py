@@ -146,6 +146,6 @@ def _licences(tally: Tally) -> Iterator[Document]:
 def _description(distribution: importlib.metadata.Distribution) -> str | None:
     try:
         metadata = distribution.metadata
-        return metadata['Description'] or str(metadata.get_payload())  # type: ignore[attr-defined]
+        return metadata.get('Description') or str(metadata.get_payload())  # type: ignore[attr-defined]
     except _UNREADABLE:
         return None
