@@ -1,26 +1,30 @@
 """The network of both arms: embedding, prelude, loop, coda, norm, head."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from smelt_jax.model.attention import context_of
 from smelt_jax.model.block import Stack
+from smelt_jax.model.cache import Cache
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.experts import RouterSums
 from smelt_jax.model.norm import RMSNorm
+from smelt_jax.model.rotary import context_of
 
 
 class Output(NamedTuple):
     """Attributes:
     hidden_BTD: after the final norm; `hidden @ params['head']` are the logits.
     router: `RouterSums` of every executed layer in order: leading axis X = prelude + visits · loop + coda.
+      cache: with the new tokens in; None if none was given.
     """
 
     hidden_BTD: jax.Array
     router: RouterSums
+    cache: Cache | None
 
 
 class Transformer(nn.Module):
@@ -39,12 +43,15 @@ class Transformer(nn.Module):
         segment_ids_BT: jax.Array,
         positions_BT: jax.Array,
         visits: int | None = None,
+        cache: Cache | None = None,
     ) -> Output:
-        """Runs the network over packed rows.
+        """Runs the network over packed rows; with a cache, over the next tokens of one document a row.
 
         Args:
           tokens_BT, segment_ids_BT, positions_BT: int32, see `Batch`.
           visits: overrides the config's. The residual scale follows: visits ** -residual_exponent.
+          cache: what `empty_cache` or an earlier call gave. Segment ids are then 1, or 0 for padding, and positions go on
+            where the row's earlier tokens ended.
         """
         config = self.config
         loop = config.loop
@@ -53,25 +60,33 @@ class Transformer(nn.Module):
             raise ValueError(
                 f'{visits=} with loop length {loop.length}: needs at least one visit, and a loop to repeat'
             )
+        if cache and cache.visits not in (None, visits):
+            raise ValueError(f'{visits=} with a cache for {cache.visits}: make one with empty_cache(…, visits={visits})')
         init = nn.initializers.normal(config.init_std)
         embed_VD = self.param('embed', init, (config.vocab, config.width), jnp.float32)
         self.param('head', init, (config.width, config.vocab), jnp.float32)
         context = context_of(segment_ids_BT, positions_BT, config.attention)
         # Padding enters as zeros and stays zero: what its tokens are, or their embeddings, reaches nothing.
         x_BTD = jnp.where(segment_ids_BT[..., None] > 0, embed_VD[tokens_BT], 0).astype(config.dtype)
-        sums = []
-        if loop.start:
-            x_BTD, prelude_sums = Stack(config, loop.start, name='prelude')(x_BTD, context, 1.0)
-            sums.append(prelude_sums)
-        if loop.length:
-            scale = float(visits) ** -loop.residual_exponent
-            x_BTD, visit_sums = self._loop(visits)(x_BTD, context, scale)
-            sums.append(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), visit_sums))
-        if config.coda_layers:
-            x_BTD, coda_sums = Stack(config, config.coda_layers, name='coda')(x_BTD, context, 1.0)
-            sums.append(coda_sums)
+        given, kept, routers = cache or Cache(None, None, None), {}, []
+        for name, stack, scale in self._stacks(visits):
+            x_BTD, (router, kept[name]) = stack(x_BTD, context, scale, getattr(given, name))
+            if name == 'recur':
+                router = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), router)
+            routers.append(router)
         hidden_BTD = RMSNorm(config.norm_eps, name='final_norm')(x_BTD)
-        return Output(hidden_BTD, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *sums))
+        router = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *routers)
+        return Output(hidden_BTD, router, given._replace(**kept) if cache else None)
+
+    def _stacks(self, visits: int) -> Iterator[tuple[str, nn.Module, float]]:
+        """Name, module and residual scale of each stack that has layers, in their order."""
+        config, loop = self.config, self.config.loop
+        if loop.start:
+            yield 'prelude', Stack(config, loop.start, name='prelude'), 1.0
+        if loop.length:
+            yield 'recur', self._loop(visits), float(visits) ** -loop.residual_exponent
+        if config.coda_layers:
+            yield 'coda', Stack(config, config.coda_layers, name='coda'), 1.0
 
     def _loop(self, visits: int):
         """The loop: one stack, scanned over visits with its parameters broadcast."""
@@ -81,7 +96,7 @@ class Transformer(nn.Module):
             variable_axes={'intermediates': 0},
             split_rngs={'params': False},
             length=visits,
-            in_axes=nn.broadcast,
+            in_axes=(nn.broadcast, nn.broadcast, 0),
         )
         return stack(self.config, self.config.loop.length, name='recur')
 

@@ -8,7 +8,7 @@ import pytest
 from models import assert_close, jit, packed
 
 from smelt_jax.model.attend import BLOCK, attend
-from smelt_jax.model.attention import context_of, rotate
+from smelt_jax.model.rotary import context_of, rotate
 from smelt_jax.model.config import AttentionConfig
 
 

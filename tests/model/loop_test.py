@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from models import TINY, assert_close, assert_same, edit, jit, looped, mix, packed, params_of, rows_of, run
 
-from smelt_jax.model.attention import context_of
+from smelt_jax.model.rotary import context_of
 from smelt_jax.model.block import Block
 from smelt_jax.model.transformer import Transformer
 
@@ -33,8 +33,8 @@ def naive_layer(params, x_BTD, scale):
 def block_layer(params, x_BTD, scale):
     """The project's own block, alone."""
     context = context_of(BATCH.segment_ids_BT, BATCH.positions_BT, TINY.attention)
-    x_BTD, sums = Block(TINY).apply({'params': params}, x_BTD, context, scale)
-    return x_BTD, tuple(sums)
+    x_BTD, seen = Block(TINY).apply({'params': params}, x_BTD, context, scale)
+    return x_BTD, tuple(seen.router)
 
 
 def by_hand(layer, params, model):
