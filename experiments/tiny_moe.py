@@ -16,8 +16,6 @@ ARGS = ('baseline', 'smelt')
 
 def get_config(arg: str = 'baseline') -> ConfigDict:
     """The run of one arm."""
-    if arg not in ARGS:
-        raise ValueError(f'no arm {arg!r}: choose one of {", ".join(ARGS)}')
     config = default_config()
     config.name = f'tiny_moe-{arg}'
     config.pack.row_tokens = 512

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job, on nothing but Python >= 3.11: sets up .venv, then pretrains, anneals and compares a Baseline and a looped
-# model of one budget on text that is already on this machine. About ten minutes on two cores. Kill it at any moment and
+# model of one budget on text that is already on this machine. About seven minutes on two cores. Kill it at any moment and
 # run it again: it goes on where it was. Further arguments go to `smelt sweep`.
 #
 #     launch/quickstart.sh [--workdir=runs/quickstart]

@@ -88,7 +88,8 @@ use_venv() {
     if [[ $level == dev ]]; then lock=$ROOT/launch/lock/$set-dev.txt; fi
     echo unfinished > "$mark"
     quiet_pip "$venv" -r "$lock" || die "pip could not install $lock; see above. Run again, and it starts afresh"
-    quiet_pip "$venv" --no-deps --no-build-isolation -e "$ROOT" || die "pip could not install $ROOT; see above"
+    # compat: a folder on the path. The default, a hook, comes after the current folder, where a clone has the same name.
+    quiet_pip "$venv" --no-deps --no-build-isolation --config-settings editable_mode=compat -e "$ROOT" || die "pip could not install $ROOT; see above"
     # On all cores, which pip does not. Some packages carry files for another Python: they do not compile, and need not.
     "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true
     echo "$level $stamp" > "$mark"

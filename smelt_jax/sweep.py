@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import rich.console
 from etils import epath
 
+from smelt_jax import screen
 from smelt_jax.config import RunConfig, diff, to_dict
 from smelt_jax.data.packing import pack
 from smelt_jax.evaluate.compare import Arm, compare, tables
@@ -54,7 +55,7 @@ def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Consol
         _show(compare(arms[0], other, references), root, console, note)
     figure = root / 'loss_flops.png'
     loss_flops({arm.name: [arm.trunk, *arm.branches] for arm in arms}, figure)
-    console.print(f'\nPicture: {figure}', soft_wrap=True)
+    console.print(f'\nPicture: {figure}; tables: {root}/comparison-*.txt and .json', soft_wrap=True)
 
 
 def with_pack(runs: dict[str, RunConfig], root: epath.Path) -> dict[str, RunConfig]:
@@ -120,10 +121,9 @@ def _evaluate_once(run_dir: RunDir, step: int) -> None:
 def _show(comparison: dict, root: epath.Path, console: rich.console.Console, note: str) -> None:
     """On the screen, and as files: comparison-BASELINE-OTHER.json and .txt."""
     file = io.StringIO()
-    plain = rich.console.Console(file=file, width=132)
-    for part in (*tables(comparison), note):
-        console.print(part)
-        plain.print(part)
+    for target in (console, rich.console.Console(file=file, width=118)):
+        screen.show(target, tables(comparison))
+        target.print(f'\n{note}')
     name = '-'.join(('comparison', *comparison['arms']))
     write_atomically(root / f'{name}.json', json.dumps(comparison, indent=1) + '\n')
     write_atomically(root / f'{name}.txt', file.getvalue())

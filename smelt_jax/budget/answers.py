@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from smelt_jax import screen
 from smelt_jax.budget import report
 from smelt_jax.budget.accounting import Ratios, budget_of, compare
 from smelt_jax.budget.grid import cells, worst
@@ -38,16 +39,22 @@ def count(name: str, model: ModelConfig, mean_attended_keys: float, tokens: floa
     return Answer(report.budget_tables(name, model, budget, tokens), data)
 
 
-def against(name: str, model: ModelConfig, other_name: str, other: ModelConfig, mean_attended_keys: float) -> Answer:
-    """The three budgets of `model` over those of `other`, which is also what both S are measured against."""
+def against(
+    name: str, model: ModelConfig, other_name: str, other: ModelConfig, mean_attended_keys: float, bounds: Ratios
+) -> Answer:
+    """The three budgets of `model` over those of `other`, which is also what both S are measured against, and which of them
+    are within `bounds` (fractions)."""
     names = (name, other_name) if name != other_name else (f'{name} (config)', f'{other_name} (against)')
     budget, other_budget = budget_of(model, mean_attended_keys, other), budget_of(other, mean_attended_keys, other)
     ratios = compare(budget, other_budget)
     lines = [f'{label}: {report.shape_of(each)}' for label, each in zip(names, (model, other), strict=True)]
+    off = [key for key, ratio in ratios._asdict().items() if abs(ratio - 1) > getattr(bounds, key)]
+    lines.append(f'tolerance {_bounds(bounds)}: {", ".join(off) or "nothing"} outside')
     data = {
         'config': {'name': names[0], **report.as_dict(model, budget)},
         'against': {'name': names[1], **report.as_dict(other, other_budget)},
         'ratios': ratios._asdict(),
+        'outside': off,
     }
     return Answer([report.comparison_table(names[0], budget, names[1], other_budget, ratios)], data, lines)
 
@@ -64,8 +71,7 @@ def partners(
 ) -> Answer:
     """Looped partners of `baseline`; or the nearest models, said to be such, and which rule stands in the way."""
     found = find_partners(protocol, baseline, visits, span, mean_attended_keys, rules, count)
-    flops, parameters, kv = (f'{bound:.3g}' for bound in rules.tolerance)
-    bounds = f'tolerance {flops} of FLOPs, {parameters} of parameters, {kv} of KV'
+    bounds = f'tolerance {_bounds(rules.tolerance)}'
     trouble = ''
     if not found[0].within:
         helpful = remedies(protocol, baseline, visits, span, mean_attended_keys, rules)
@@ -89,7 +95,7 @@ def partners(
         ],
     }
     lines = [f'{rank}. {each.reason}' for rank, each in enumerate(found, start=1)]
-    lines += ['', f'{name}: {report.shape_of(baseline)}; {bounds}; T̄ = {mean_attended_keys:g}']
+    lines += ['', f'{name}: {report.shape_of(baseline)}; {bounds}']
     return Answer([report.partners_table(f'partners of {name}, protocol {protocol}', found)], data, lines, trouble)
 
 
@@ -119,12 +125,9 @@ def grid(models: Mapping[str, ModelConfig], starred: Container[str], mean_attend
 
 
 def show(answer: Answer) -> None:
-    """Prints tables, then lines: never narrower than the tables are, whatever the terminal."""
+    """Prints tables, then lines."""
     console = Console()
-    roomy = console.options.update(max_width=1000)
-    console.width = max([console.width, *(console.measure(table, options=roomy).maximum for table in answer.tables)])
-    for table in answer.tables:
-        console.print(table)
+    screen.show(console, answer.tables)
     for line in answer.lines:
         console.print(line, highlight=False, soft_wrap=True)
 
@@ -138,6 +141,11 @@ def tolerance(words: Sequence[str]) -> Ratios:
     if len(bounds) not in (1, 3):
         raise ValueError(f'tolerance={",".join(words)}: give one fraction, or three for FLOPs, parameters and KV')
     return Ratios(*(bounds * 3 if len(bounds) == 1 else bounds))
+
+
+def _bounds(bounds: Ratios) -> str:
+    flops, parameters, kv = (f'{bound:.3g}' for bound in bounds)
+    return f'{flops} of FLOPs, {parameters} of parameters, {kv} of KV'
 
 
 def _signed(ratios: Ratios) -> str:

@@ -6,6 +6,8 @@ import numpy as np
 
 Lengths = Sequence[int] | np.ndarray
 
+STUDY_KEYS = 401.0  # not published; the one value with which the study's published figures come out
+
 
 def mean_attended_keys(segments: Lengths) -> float:
     """T̄ over segments that each attend causally within themselves: Σ n(n + 1)/2 over Σ n.
@@ -41,6 +43,22 @@ def packed_segments(documents: Lengths, row_tokens: int) -> np.ndarray:
 def full_row(row_tokens: int) -> float:
     """(T + 1) / 2: the largest T̄ that rows of `row_tokens` tokens can have, one document in each."""
     return (row_tokens + 1) / 2
+
+
+def chosen(given: float | None, packed: float | None, row_tokens: int) -> tuple[float, str]:
+    """T̄ and a line on where it is from: what was given, else a pack's own, else the study's, or the most that rows of
+    `row_tokens` can have if that is less."""
+    if given is not None:
+        return given, f'T̄ = {given:g}, as given'
+    if packed is not None:
+        return packed, f'T̄ = {packed:g}, of the pack'
+    most, own = full_row(row_tokens), '--config.data.pack=DIR has its own'
+    if most >= STUDY_KEYS:
+        return STUDY_KEYS, f'T̄ = {STUDY_KEYS:g}, with which the published figures come out; {own}'
+    return most, (
+        f'T̄ = {most:g}: the most that rows of {row_tokens} tokens can have, '
+        f'not the {STUDY_KEYS:g} of the published figures; {own}'
+    )
 
 
 def _lengths(values: Lengths) -> np.ndarray:

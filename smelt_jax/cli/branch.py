@@ -27,5 +27,7 @@ def run() -> None:
 
     given = flags.FLAGS
     tokens = RunDir(given.trunk).config().train.branch_tokens if given.tokens is None else given.tokens
-    branch(given.trunk, given.step, given.workdir, tokens)
-    print(f'{given.workdir}: annealed')
+    leaf = branch(given.trunk, given.step, given.workdir, tokens)
+    print(
+        f'{given.workdir}: annealed over {leaf.lineage().stop - given.step} updates (whole ones, {tokens:,} tokens or more)'
+    )

@@ -4,16 +4,15 @@
     smelt budget --config=experiments/smelt.py:200m-s95-baseline --match --visits=2 --span=0.5 --multiple_of=128
     smelt budget --grid
 
-The budgets are training FLOPs per token (F), stored parameters without embeddings and norms (N), KV values per token.
-T̄, the mean number of keys a query attends to, comes from --mean_attended_keys, else from the pack that config.data.pack
-names, else it is 401, the one value with which the study's published figures come out.
-
+The budgets are training FLOPs per token (F), stored parameters without embeddings and norms (N), KV values per token. The
+last line says T̄, the mean number of keys a query attends to: --mean_attended_keys, or config.data.pack's, or the study's.
 --match lists partners, best first; one in brackets is outside the tolerance, and if all are, the exit code is 1.
 --protocol=budgets fixes all three budgets at the same physical depth (SMELT); parameters only the stored ones (Huginn,
 Ouro, Parcae); flops only FLOPs per token; depth the executed layers at the same width (Iso-Depth). --grid shows the runs
 of experiments/smelt.py. --json writes what is shown, and more, for programs.
 """
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from absl import flags
 
 from experiments import smelt
 from smelt_jax.budget import answers
+from smelt_jax.budget.attended import STUDY_KEYS, chosen
 from smelt_jax.budget.matching import Rules
 from smelt_jax.budget.protocols import PROTOCOLS
 from smelt_jax.cli.flags import define_config, load_experiment, run_config
@@ -28,7 +28,6 @@ from smelt_jax.config import resolve
 from smelt_jax.data.manifest import open_pack
 
 FLAGS = flags.FLAGS
-STUDY_KEYS = 401.0
 
 
 def define_flags() -> None:
@@ -67,13 +66,16 @@ def _answer() -> answers.Answer:
     if FLAGS.config is None:
         raise ValueError('--config=FILE.py:ARG is required, or --grid')
     run = run_config()
-    packed = open_pack(run.data.pack).split('train').mean_attended_keys if run.data.pack else STUDY_KEYS
-    keys = FLAGS.mean_attended_keys or packed
+    packed = open_pack(run.data.pack).train.mean_attended_keys if run.data.pack else None
+    keys, origin = chosen(FLAGS.mean_attended_keys, packed, run.pack.row_tokens)
     if FLAGS.match:
         sizes = FLAGS.multiple_of, FLAGS.head_dim_multiple, FLAGS.experts_multiple, FLAGS.per_token
         rules = Rules(answers.tolerance(FLAGS.tolerance), *sizes)
-        return answers.partners(run.name, run.model, FLAGS.protocol, FLAGS.visits, FLAGS.span, keys, rules, FLAGS.count)
-    if FLAGS.against:
+        answer = answers.partners(run.name, run.model, FLAGS.protocol, FLAGS.visits, FLAGS.span, keys, rules, FLAGS.count)
+    elif FLAGS.against:
         other = resolve(load_experiment(FLAGS.against))
-        return answers.against(run.name, run.model, other.name, other.model, keys)
-    return answers.count(run.name, run.model, keys, run.train.steps * run.data.batch_rows * run.pack.row_tokens)
+        both = run.name, run.model, other.name, other.model
+        answer = answers.against(*both, keys, answers.tolerance(FLAGS.tolerance))
+    else:
+        answer = answers.count(run.name, run.model, keys, run.train.steps * run.data.batch_rows * run.pack.row_tokens)
+    return dataclasses.replace(answer, lines=[*answer.lines, origin])

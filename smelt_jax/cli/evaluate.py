@@ -22,12 +22,12 @@ def define_flags() -> None:
 
 def run() -> None:
     """Evaluates, and prints the record as tables."""
-    import rich
+    from rich.console import Console
 
+    from smelt_jax import screen
     from smelt_jax.evaluate.heldout import evaluate
     from smelt_jax.evaluate.tables import record_tables
 
     given = flags.FLAGS
     record = evaluate(given.workdir, given.step, given.visits, given.pack)
-    for table in record_tables(record):
-        rich.print(table)
+    screen.show(Console(), record_tables(record))

@@ -69,6 +69,10 @@ def load_experiment(value: str) -> ConfigDict:
         raise ValueError(f'{path} takes no argument, got {arg!r}')
     if not colon and any(parameter.default is parameter.empty for parameter in takes):
         raise ValueError(f'{path} needs an argument, {name}:ARG, one of {", ".join(getattr(module, "ARGS", ()))}')
+    args = getattr(module, 'ARGS', ())
+    if colon and args and arg not in args:
+        near = difflib.get_close_matches(arg, args, n=3) or args
+        raise ValueError(f'{path} has no run {arg!r}; choose one of {", ".join(near)}' + ' …' * (len(near) < len(args)))
     try:
         config = get_config(arg) if colon else get_config()
     except TypeError as error:  # absl would take it for a value of the wrong type, and hide where it is

@@ -108,10 +108,13 @@ def require_steps(pack_folder: epath.PathLike, config: RowsConfig, start: int, s
     """Raises ValueError if there are no rows for steps start … stop - 1: at the start of a run, not at its end."""
     allowed = steps_available(pack_folder, config)
     if allowed is not None and stop > max(allowed, start):
+        packed = manifest.load_manifest(pack_folder)
+        more = 'pack more text'
+        if packed.over_budget:
+            more = f'pack with a larger pack.max_bytes, which left out {packed.over_budget:,} documents'
         raise ValueError(
-            f'steps {start} to {stop} need {stop * config.batch_rows} rows; {pack_folder} has '
-            f'{manifest.load_manifest(pack_folder).train.rows}, enough for {allowed} steps of '
-            f'batch_rows={config.batch_rows}: train for fewer steps, pack more text, or set data.repeat=True'
+            f'steps {start} to {stop} need {stop * config.batch_rows} rows; {pack_folder} has {packed.train.rows}, enough for '
+            f'{allowed} steps of batch_rows={config.batch_rows}: train for fewer steps, {more}, or set data.repeat=True'
         )
 
 

@@ -110,11 +110,13 @@ def _ratio(baseline: float, other: float) -> dict[str, float]:
     return {'baseline': baseline, 'other': other, 'ratio': other / baseline}
 
 
-def _speed(arm: Arm) -> dict[str, float]:
+def _speed(arm: Arm) -> dict[str, float | None]:
     lines = arm.trunk.metrics()
     if not lines:
         raise ValueError(f'{arm.trunk.metrics_file} has no line: train the trunk of {arm.name} first')
-    return {key: statistics.median(line[key] for line in lines) for key in ('tokens_per_second', 'mfu')}
+    timed = [line for line in lines if line['mfu'] is not None]
+    keys = ('tokens_per_second', 'mfu')
+    return {key: statistics.median(line[key] for line in timed) if timed else None for key in keys}
 
 
 def _endpoint_table(comparison: dict[str, Any], baseline: str, other: str) -> Table:
@@ -175,5 +177,5 @@ def _speed_table(comparison: dict[str, Any]) -> Table:
     for column in ('', 'tokens/s', 'MFU'):
         table.add_column(column, justify='right' if column else 'left')
     for name, speed in comparison['speed'].items():
-        table.add_row(name, f'{speed["tokens_per_second"]:,.0f}', f'{speed["mfu"]:.3f}')
+        table.add_row(name, number(speed['tokens_per_second'], 0), number(speed['mfu'], 3))
     return table

@@ -18,9 +18,8 @@ from smelt_jax.data.rows import heldout_batches
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.runs import RunDir
-from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.load import load
 from smelt_jax.train.loss import token_losses
-from smelt_jax.train.state import init_params
 from smelt_jax.version import __version__
 
 Record = dict[str, Any]
@@ -80,11 +79,7 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
         raise ValueError(
             f'{run.data.pack} was packed anew since {workdir} read it: {trained_on.fingerprint[:12]}, then {lineage.pack[:12]}'
         )
-    with Checkpoints(run_dir, read_only=True) as checkpoints:
-        step = checkpoints.latest() if step is None else step
-        if step is None:
-            raise FileNotFoundError(f'{workdir} has no complete checkpoint yet')
-        params = checkpoints.restore_params(step, _shapes(run.model))
+    _, params, _, step = load(workdir, step)
     record = {
         'task': 'heldout',
         'name': run.name,
@@ -165,11 +160,6 @@ def length_labels(edges: tuple[int, ...]) -> list[str]:
         return ['all']
     middle = [f'{low}–{high - 1}' for low, high in itertools.pairwise(edges)]
     return [f'<{edges[0]}', *middle, f'≥{edges[-1]}']
-
-
-@functools.cache
-def _shapes(model: ModelConfig) -> dict:
-    return jax.eval_shape(lambda: init_params(model, 0))
 
 
 @functools.cache

@@ -25,4 +25,4 @@ def _table(title: str, entries: dict[str, dict[str, Any]]) -> Table:
 
 def number(value: float | None, digits: int = 4) -> str:
     """A number, or a dash where there was nothing to count."""
-    return '–' if value is None else f'{value:.{digits}f}'
+    return '–' if value is None else f'{value:,.{digits}f}'

@@ -61,7 +61,9 @@ class Transformer(nn.Module):
                 f'{visits=} with loop length {loop.length}: needs at least one visit, and a loop to repeat'
             )
         if cache and cache.visits not in (None, visits):
-            raise ValueError(f'{visits=} with a cache for {cache.visits}: make one with empty_cache(…, visits={visits})')
+            raise ValueError(
+                f'{visits=} with a cache for {cache.visits}: make one with empty_cache(…, visits={visits})'
+            )
         init = nn.initializers.normal(config.init_std)
         embed_VD = self.param('embed', init, (config.vocab, config.width), jnp.float32)
         self.param('head', init, (config.width, config.vocab), jnp.float32)

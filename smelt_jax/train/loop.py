@@ -2,6 +2,7 @@
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -71,6 +72,8 @@ def fit(
         if latest is not None and latest >= lineage.stop:
             return
         like = jax.eval_shape(_fresh, run.model, run.optim, run.seed)
+        if latest is not None:
+            print(f'{run_dir.path}: going on from step {latest}', file=sys.stderr)
         state = checkpoints.restore(latest, like) if latest is not None else seed(like)
         step = lineage.start if latest is None else latest
         state = _fresh(run.model, run.optim, run.seed) if state is None else state

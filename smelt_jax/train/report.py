@@ -49,7 +49,8 @@ class Report:
         self._plain = None if console.is_terminal else console
         self._task = self._bar.add_task(label, total=stop, completed=start, note='compiling')
         self._label, self._stop = label, stop
-        self._began = self._clock = time.perf_counter()
+        self._began = time.perf_counter()
+        self._clock: float | None = None
         self._clock_tokens = 0.0
         self._last_plain = 0.0
 
@@ -75,22 +76,25 @@ class Report:
         self._bar.update(self._task, completed=step)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """A line of metrics, with the speed since the last one."""
+        """A line of metrics, with the speed since the last one; it is null as long as nothing but compiling was timed."""
         now = time.perf_counter()
-        speed = self._clock_tokens / (now - self._clock)
+        speed = None if self._clock is None else self._clock_tokens / (now - self._clock)
         line = {
             'step': step,
             **metrics,
             'tokens_per_second': speed,
-            'mfu': speed * self._flops_per_token / self._peak,
+            'mfu': None if speed is None else speed * self._flops_per_token / self._peak,
             'seconds': now - self._began,
         }
-        self._clock, self._clock_tokens = now, 0.0
+        if self._clock is not None:
+            self._clock, self._clock_tokens = now, 0.0
         with _naming(self._file):
             self._lines.write(json.dumps(line) + '\n')
             self._lines.flush()
-        self._events.add(step, {key: value for key, value in line.items() if key != 'step'})
-        note = f'loss {line["loss"]:.4f}  {speed:,.0f} tokens/s  MFU {line["mfu"]:.2f}'
+        self._events.add(step, {key: value for key, value in line.items() if key != 'step' and value is not None})
+        note = f'loss {line["loss"]:.4f}'
+        if speed is not None:
+            note += f'  {speed:,.0f} tokens/s  MFU {line["mfu"]:.2f}'
         self._bar.update(self._task, note=note)
         if self._plain and (now - self._last_plain > 10 or step == self._stop):
             self._last_plain = now

@@ -32,6 +32,37 @@ def test_a_pair_shows_the_published_figures(tmp_path):
     assert data['config']['by_part']['stored']['embedding'] == 65536 * 1056
 
 
+@pytest.mark.parametrize(
+    ('flags', 'line'),
+    [
+        ([], 'T̄ = 64.5: the most that rows of 128 tokens can have, not the 401 of the published figures'),
+        (['--config.pack.row_tokens=801'], 'T̄ = 401, with which the published figures come out'),
+        (['--mean_attended_keys=77'], 'T̄ = 77, as given'),
+    ],
+)
+@pytest.mark.parametrize('what', ['count', 'against', 'match'])
+def test_where_the_attended_keys_are_from_is_said(flags, line, what):
+    more = {'count': [], 'against': [f'--against={CELL}-baseline'], 'match': ['--match', '--count=1']}[what]
+    done = budget(f'--config={CELL}-baseline', '--config.pack.row_tokens=128', *flags, *more)
+    assert done.returncode == 0, done.stderr
+    assert f'\n{line}' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ('bounds', 'outside'),
+    [
+        ('0.04,0.01,0.04', []),
+        ('0.02,0.01,0.04', ['flops']),
+        ('0.001', ['flops', 'parameters', 'kv']),
+    ],
+)
+def test_what_is_outside_the_tolerance_is_said(tmp_path, bounds, outside):
+    file = tmp_path / 'pair.json'
+    done = budget(f'--config={CELL}-smelt', f'--against={CELL}-baseline', f'--tolerance={bounds}', f'--json={file}')
+    assert f' of KV: {", ".join(outside) or "nothing"} outside\n' in done.stdout
+    assert json.loads(file.read_text())['outside'] == outside
+
+
 def test_the_grid_has_all_cells_within_the_published_bounds(tmp_path):
     file = tmp_path / 'grid.json'
     done = budget('--grid', f'--json={file}')

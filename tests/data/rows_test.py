@@ -1,6 +1,8 @@
 """Rows to batches: which row is read when, by whom, and what carries loss."""
 
 import itertools
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +105,14 @@ def test_running_out_is_found_at_the_start(packed: Path) -> None:
     next(last)
     with pytest.raises(ValueError, match=f'enough for {allowed} steps'):
         next(last)
+
+
+def test_text_that_was_left_out_for_its_size_is_the_first_remedy(packed: Path, tmp_path: Path) -> None:
+    shutil.copytree(packed, tmp_path / 'pack')
+    manifest = tmp_path / 'pack' / 'manifest.json'
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {'over_budget': 1234}))
+    with pytest.raises(ValueError, match=r'a larger pack\.max_bytes, which left out 1,234 documents'):
+        require_steps(tmp_path / 'pack', RowsConfig(), 0, 10**6)
 
 
 def test_repeating_goes_on_pass_after_pass(packed: Path) -> None:

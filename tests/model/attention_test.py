@@ -8,8 +8,8 @@ import pytest
 from models import assert_close, jit, packed
 
 from smelt_jax.model.attend import BLOCK, attend
-from smelt_jax.model.rotary import context_of, rotate
 from smelt_jax.model.config import AttentionConfig
+from smelt_jax.model.rotary import context_of, rotate
 
 
 def heads_of(length, rows=2, heads=6, groups=2, head_dim=10, dtype=jnp.float32):

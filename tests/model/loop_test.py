@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from models import TINY, assert_close, assert_same, edit, jit, looped, mix, packed, params_of, rows_of, run
 
-from smelt_jax.model.rotary import context_of
 from smelt_jax.model.block import Block
+from smelt_jax.model.rotary import context_of
 from smelt_jax.model.transformer import Transformer
 
 BATCH = packed((6, 8, 3), (9, 4))

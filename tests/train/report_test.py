@@ -46,6 +46,7 @@ def test_speed_counts_the_tokens_since_the_last_line(tmp_path: Path, monkeypatch
     with report(run_dir) as reporter:
         clock += 30
         reporter.step(1, 64)
+        reporter.log(1, {'loss': 1.0})
         reporter.start_clock()
         for step, seconds in ((2, 1), (3, 3), (4, 4)):
             clock += seconds
@@ -53,7 +54,8 @@ def test_speed_counts_the_tokens_since_the_last_line(tmp_path: Path, monkeypatch
             if step > 2:
                 reporter.log(step, {'loss': 1.0})
     speeds = [128 / 4, 64 / 4]
-    lines = run_dir.metrics()
+    first, *lines = run_dir.metrics()
+    assert first == {'step': 1, 'loss': 1.0, 'tokens_per_second': None, 'mfu': None, 'seconds': 30}
     assert [line['tokens_per_second'] for line in lines] == speeds
     assert [line['mfu'] for line in lines] == pytest.approx([speed * 6 / 300 for speed in speeds])
     assert [line['seconds'] for line in lines] == [34, 38]
@@ -77,6 +79,7 @@ def test_a_resumed_run_writes_over_what_was_done_after_its_checkpoint(tmp_path: 
 def test_tensorboard_sees_every_value_and_where_a_run_was_resumed(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
     with report(run_dir) as reporter:
+        reporter.start_clock()
         reporter.log(1, {'loss': 2.5, 'lr': 0.125})
         reporter.log(2, {'loss': 2.25, 'lr': 0.125})
     with report(run_dir, start=1) as reporter:
@@ -99,6 +102,7 @@ def test_tensorboard_sees_every_value_and_where_a_run_was_resumed(tmp_path: Path
 
 def test_without_a_terminal_progress_is_a_few_plain_lines(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     with report(RunDir(tmp_path)) as reporter:
+        reporter.start_clock()
         for step in (1, 2, 3, 4):
             reporter.step(step, 64)
             reporter.log(step, {'loss': 1.5})

@@ -1,0 +1,43 @@
+"""A trained model for analysis: from a run directory, on one device, nothing of the optimizer read."""
+
+from typing import NamedTuple
+
+import jax
+from etils import epath
+
+from smelt_jax.config import RunConfig
+from smelt_jax.model.transformer import Transformer
+from smelt_jax.runs import RunDir
+from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.state import init_params
+
+
+class Loaded(NamedTuple):
+    """Attributes:
+    model: call `jax.jit(model.apply)({'params': params}, tokens_BT, segment_ids_BT, positions_BT)`.
+    params: float32, on the first device.
+    config: of the run.
+    step: of the checkpoint.
+    """
+
+    model: Transformer
+    params: dict
+    config: RunConfig
+    step: int
+
+
+def load(workdir: epath.PathLike, step: int | None = None) -> Loaded:
+    """The model of a run directory, trunk or branch, at a step; None is the newest complete one.
+
+    Raises:
+      FileNotFoundError: no run directory, or nothing saved there yet.
+      ValueError: no checkpoint of that step, or its arrays are not those of the config.
+    """
+    run_dir = RunDir(workdir)
+    run = run_dir.config()
+    with Checkpoints(run_dir, read_only=True) as checkpoints:
+        step = checkpoints.latest() if step is None else step
+        if step is None:
+            raise FileNotFoundError(f'{workdir} has no complete checkpoint yet')
+        like = jax.eval_shape(lambda: init_params(run.model, seed=0))
+        return Loaded(Transformer(run.model), checkpoints.restore_params(step, like), run, step)
