@@ -5,6 +5,7 @@ key by key and type by type; `resolve` freezes and checks the result. There is n
 """
 
 import dataclasses
+import math
 import types
 import typing
 from typing import Any
@@ -33,6 +34,10 @@ class RunConfig:
 
     def check(self) -> None:
         """Raises ValueError, naming key, value and remedy, on a value that no run could have."""
+        if not self.name:
+            raise ValueError("name='': records and figures need one, config.name")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f'seed={self.seed}: must be at least 0 and below 2**32')
         for room in (self.pack, self.data, self.model, self.loss, self.optim, self.train, self.heldout):
             room.check()
 
@@ -91,9 +96,13 @@ def _cast(kind: Any, value: Any, where: str) -> Any:
     if typing.get_origin(kind) is types.UnionType:
         return None if value is None else _cast(typing.get_args(kind)[0], value, where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value) if abs(value) < 2**1000 else math.inf
     if type(value) is not kind:
         raise ValueError(f'{where}={value!r}: expected {kind.__name__}, got {type(value).__name__}')
+    if kind is float and not math.isfinite(value):
+        raise ValueError(f'{where}={value!r}: expected a finite number')
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f'{where}={value!r}: too large; a whole number of 64 bits is the most')
     return value
 
 

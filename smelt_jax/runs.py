@@ -6,13 +6,18 @@ checkpoints/     Orbax, one folder a step
 metrics.jsonl    one line every `train.log_every` updates
 tensorboard/     the same, as events
 records.jsonl    one line an evaluation
+holder           of a run that is trained, which process writes it
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etils import epath
@@ -21,6 +26,10 @@ from smelt_jax.config import RunConfig, diff, from_dict, to_dict
 
 # These say how a machine does the work or where it finds it, and change no number of the run.
 FREE_KEYS = ('data.pack', 'data.prefetch', 'pack.workers', 'train.peak_flops')
+
+
+# What tells the records of a run apart.
+RECORD_KEYS = ('step', 'visits', 'task', 'pack')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +79,10 @@ class RunDir:
             wanted['lineage']['trunk'] = found['lineage'].get('trunk', '')  # a trunk may have moved; its config tells
             lines = diff(found, json.loads(json.dumps(wanted)))
             if lines:
+                empty = '' if self.checkpoints.exists() else '; it has no checkpoint, and could be removed'
                 raise ValueError(
                     f'{self.path} belongs to another run, which differs in {"; ".join(lines)}. '
-                    f'Give this run a workdir of its own, or the settings of that one'
+                    f'Give this run a workdir of its own, or the settings of that one{empty}'
                 )
             if self.config() != run:
                 self._write_config(run)
@@ -86,6 +96,31 @@ class RunDir:
         self._write_config(run)
         write_atomically(self.lineage_file, json.dumps(dataclasses.asdict(lineage), indent=2) + '\n')
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """One writer at a time. The hold goes when its process does. Raises ValueError, naming who holds it.
+
+        On a local disk or what is mounted like one; elsewhere it holds nothing.
+        """
+        if '://' in str(self.path):
+            yield
+            return
+        descriptor, holder = os.open(self.path, os.O_RDONLY), self.path / 'holder'
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            write_atomically(
+                holder, f'process {os.getpid()} on {socket.gethostname()} since {time.strftime("%F %T")}\n'
+            )
+            try:
+                yield
+            finally:
+                holder.unlink(missing_ok=True)
+        except BlockingIOError:
+            who = holder.read_text().strip() if holder.exists() else 'another process'
+            raise ValueError(f'{self.path} is in use by {who}; wait for it, or stop it') from None
+        finally:
+            os.close(descriptor)
+
     def _write_config(self, run: RunConfig) -> None:
         write_atomically(self.config_file, json.dumps(to_dict(run), indent=2) + '\n')
 
@@ -97,11 +132,11 @@ class RunDir:
 
     def lineage(self) -> Lineage:
         """Where the run comes from."""
-        return Lineage(**_read_json(self.lineage_file))
+        return from_dict(Lineage, _read_json(self.lineage_file))
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, each step once."""
-        return read_lines(self.metrics_file)
+        return read_lines(self.metrics_file, ('step',))
 
     def forget_metrics_after(self, step: int) -> None:
         """Drops the lines of updates that a resumed run will do again."""
@@ -112,7 +147,7 @@ class RunDir:
 
     def records(self) -> list[dict[str, Any]]:
         """The evaluations of this run."""
-        return read_lines(self.records_file)
+        return read_lines(self.records_file, RECORD_KEYS)
 
     def heldout(self) -> list[dict[str, Any]]:
         """The held-out losses of what was trained: at the config's number of visits, on held-out rows of its own pack."""
@@ -134,12 +169,20 @@ def config_fingerprint(run: RunConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def read_lines(file: epath.Path) -> list[dict[str, Any]]:
-    """JSON lines. A last line that a killed process left unfinished is passed over."""
+def read_lines(file: epath.Path, needed: Sequence[str]) -> list[dict[str, Any]]:
+    """JSON lines with at least the keys `needed`. A last line that a killed process left unfinished is passed over.
+
+    Raises ValueError, naming file and line, for one that is something else."""
     if not file.exists():
         return []
-    lines = file.read_text().split('\n')
-    return [json.loads(line) for line in lines[:-1] if line]
+    found = []
+    for number, text in enumerate(file.read_text().split('\n')[:-1], start=1):
+        if text:
+            line = _parse(text, f'{file}, line {number}')
+            if missing := [key for key in needed if key not in line]:
+                raise ValueError(f'{file}, line {number}: has no {", ".join(missing)}; remove the line')
+            found.append(line)
+    return found
 
 
 def write_atomically(file: epath.Path, text: str) -> None:
@@ -154,11 +197,21 @@ def write_atomically(file: epath.Path, text: str) -> None:
 
 
 def _read_json(file: epath.Path) -> dict[str, Any]:
-    return json.loads(file.read_text())
+    return _parse(file.read_text(), str(file))
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f'{where}: damaged, no JSON ({error}); restore it from a copy, or remove it') from None
+    if not isinstance(value, dict):
+        raise ValueError(f'{where}: holds {text[:40]!r}, not the keys of an object; remove it')
+    return value
 
 
 def _record_key(record: dict[str, Any]) -> tuple[Any, ...]:
-    return record['step'], record['visits'], record['task'], record['pack']
+    return tuple(record[key] for key in RECORD_KEYS)
 
 
 def _bound(config: dict[str, Any]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def _evaluate_once(run_dir: RunDir, step: int) -> None:
 def _show(comparison: dict, root: epath.Path, console: rich.console.Console, note: str) -> None:
     """On the screen, and as files: comparison-BASELINE-OTHER.json and .txt."""
     file = io.StringIO()
-    for target in (console, rich.console.Console(file=file, width=118)):
+    for target in (console, rich.console.Console(markup=False, file=file, width=118)):
         screen.show(target, tables(comparison))
         target.print(f'\n{note}')
     name = '-'.join(('comparison', *comparison['arms']))

@@ -61,6 +61,7 @@ def tryout(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / 'verbs').mkdir()
     (folder / 'verbs' / 'tryout.py').write_text(VERB.strip())
     (folder / 'one.py').write_text(EXPERIMENT)
+    (folder / 'typo.py').write_text('x = 1\ndef f(:\n')
     (folder / 'none.py').write_text('"""No experiment."""\n')
     code = (
         'import sys, smelt_jax.cli; smelt_jax.cli.__path__.append("verbs");'
@@ -171,6 +172,7 @@ def test_overrides(tryout: Run, args: list[str], shown: str) -> None:
         (['--config=one.py'], '--workdir is required'),
         (['--workdir=x', '--config.model.width=3'], 'overrides a key of --config=FILE.py, which is missing'),
         (['--config=gone.py'], "no experiment at 'gone.py'; there are "),
+        (['--config=typo.py'], 'typo.py, line 2: '),
         (['--config=none.py'], 'none.py has no get_config(arg)'),
         (['--config=one.py:round'], "one.py has no run 'round'; choose one of wide, broken"),
         ([*GOOD, '--fail=value'], 'heads=3 is not divisible; choose 4'),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ def test_an_integer_is_a_float_too() -> None:
         ('train', 'branch_steps', 7, r'train\.branch_steps=7: expected a sequence of int'),
         ('data', 'repeat', 1, r'data\.repeat=1: expected bool'),
         ('pack', 'corpora', 'local', r"pack\.corpora='local': expected a sequence of str"),
+        ('optim', 'peak_lr', math.inf, r'optim\.peak_lr=inf: expected a finite number'),
+        ('model', 'init_std', math.nan, r'model\.init_std=nan: expected a finite number'),
+        ('loss', 'balance', 10**999, r'loss\.balance=inf: expected a finite number'),
+        ('model', 'vocab', 10**23, r'model\.vocab=100000000000000000000000: too large'),
         ('model', 'widht', 3, r'unknown key model\.widht; known here: .*width'),
         ('model', 'loop', {'start': 0}, r'model\.loop\.length is missing'),
     ],
@@ -64,6 +69,25 @@ def test_a_missing_key_is_no_default() -> None:
     del values['model']['experts']['width']
     with pytest.raises(ValueError, match=r'model\.experts\.width is missing'):
         from_dict(RunConfig, values)
+
+
+@pytest.mark.parametrize(
+    ('key', 'value', 'complaint'),
+    [
+        ('name', '', r"name='': records and figures need one"),
+        ('seed', -1, r'seed=-1: must be at least 0'),
+        ('seed', 2**32, r'seed=4294967296: must be at least 0 and below'),
+        ('optim.eps', 0.0, r'optim\.eps=0\.0: must be more than 0'),
+        ('loss.balance', -1.0, r'loss\.balance=-1\.0: must be at least 0'),
+        ('pack.bpe_train_bytes', 0, r'pack\.bpe_train_bytes=0: must be at least 1'),
+        ('pack.row_tokens', 2**24, r'pack\.row_tokens=16777216: must be below'),
+    ],
+)
+def test_a_value_that_no_run_could_have_is_refused(key: str, value: Any, complaint: str) -> None:
+    edited = default_config()
+    edited.update_from_flattened_dict({key: value})
+    with pytest.raises(ValueError, match=complaint):
+        resolve(edited)
 
 
 @pytest.mark.parametrize(

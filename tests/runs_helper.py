@@ -25,7 +25,8 @@ from smelt_jax.train.report import CLOCK_KEYS
 from smelt_jax.train.state import TrainState, init_state
 
 ROOT = Path(__file__).parents[1]
-SOURCES = {'blogs': 'Web', 'forums': 'Web', 'scripts': 'Code', 'tools': 'Code', 'papers': 'Science'}
+# Two domains have a source of one name.
+SOURCES = [('blogs', 'Web'), ('tools', 'Web'), ('scripts', 'Code'), ('tools', 'Code'), ('papers', 'Science')]
 
 RUN = RunConfig(
     name='tiny',
@@ -94,8 +95,8 @@ def edit(config: Any, **changes: Any) -> Any:
 def make_pack(folder: Path, count: int = 14, **settings: Any) -> Path:
     """Packs `count` made-up documents of each source into `folder`/pack, as bytes, in rows of 32 tokens."""
     corpora = tuple(
-        write_jsonl(folder / f'{source}.jsonl', sentences(count, seed), domain, source)
-        for seed, (source, domain) in enumerate(SOURCES.items())
+        write_jsonl(folder / f'{domain}-{source}.jsonl', sentences(count, seed), domain, source)
+        for seed, (source, domain) in enumerate(SOURCES)
     )
     values: dict = {'corpora': corpora, 'row_tokens': 32, 'heldout_fraction': 0.2, 'workers': 1}
     pack(PackConfig(**values | settings), folder / 'pack')

@@ -121,6 +121,33 @@ def test_a_config_of_another_version_is_refused(run_dir: RunDir) -> None:
         run_dir.config()
 
 
+def test_a_second_writer_is_told_who_the_first_is(run_dir: RunDir) -> None:
+    before = times_of(run_dir)
+    who = rf'run is in use by process {os.getpid()} on .* since 20.*; wait for it, or stop it'
+    with run_dir.held(), pytest.raises(ValueError, match=who), RunDir(run_dir.path).held():
+        pass
+    with run_dir.held():
+        pass
+    assert times_of(run_dir) == before
+
+
+@pytest.mark.parametrize('file', ['config.json', 'lineage.json'])
+@pytest.mark.parametrize(('text', 'what'), [('', 'damaged, no JSON'), ('[3]', r"holds '\[3\]', not the keys")])
+def test_a_damaged_file_is_named(run_dir: RunDir, file: str, text: str, what: str) -> None:
+    (run_dir.path / file).write_text(text)
+    with pytest.raises(ValueError, match=rf'{re.escape(str(run_dir.path / file))}: {what}'):
+        run_dir.claim(RUN, TRUNK)
+
+
+@pytest.mark.parametrize(('line', 'what'), [('gibberish', ': damaged, no JSON'), ('{"loss": 3}', ': has no step')])
+def test_a_damaged_line_is_named(run_dir: RunDir, line: str, what: str) -> None:
+    good = json.dumps(record(5, 3.0))
+    for file, read in ((run_dir.metrics_file, run_dir.metrics), (run_dir.records_file, run_dir.records)):
+        file.write_text(f'{good}\n{line}\n{good}\n')
+        with pytest.raises(ValueError, match=rf'{file.name}, line 2{what}'):
+            read()
+
+
 @given(cut=st.integers(0, 200))
 def test_a_line_that_was_cut_off_is_passed_over(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     run_dir = RunDir(tmp_path_factory.mktemp('run'))
@@ -160,4 +187,4 @@ def test_a_file_is_whole_or_the_old_one(small_disk: Path) -> None:
 
 
 def test_lines_of_a_file_that_is_not_there(tmp_path: Path) -> None:
-    assert read_lines(RunDir(tmp_path).records_file) == []
+    assert read_lines(RunDir(tmp_path).records_file, ()) == []

@@ -31,7 +31,7 @@ def arms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunConfig]:
     folder = tmp_path_factory.mktemp('text')
     corpora = tuple(
         write_jsonl(folder / f'{source}.jsonl', sentences(10, seed), domain, source)
-        for seed, (source, domain) in enumerate(SOURCES.items())
+        for seed, (source, domain) in enumerate(SOURCES)
     )
     flat = edit(
         RUN,

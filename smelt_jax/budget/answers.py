@@ -126,7 +126,7 @@ def grid(models: Mapping[str, ModelConfig], starred: Container[str], mean_attend
 
 def show(answer: Answer) -> None:
     """Prints tables, then lines."""
-    console = Console()
+    console = Console(markup=False)
     screen.show(console, answer.tables)
     for line in answer.lines:
         console.print(line, highlight=False, soft_wrap=True)

@@ -15,6 +15,7 @@ from smelt_jax.model.config import AttentionConfig, ExpertsConfig, LoopConfig, M
 
 # How far around the width that pays for the loop alone, D·√(layers / executed layers), widths are tried.
 WIDTHS = (0.6, 1.6)
+MOST_WIDTHS = 5000
 NEAR = 4  # sizes tried on either side of the exact one: the nearest may not round well with the sizes that follow
 SHAPES = (
     1.0  # candidates whose shape is further off are another architecture; ln 2 is a factor of two in one proportion
@@ -145,6 +146,12 @@ def _shape(model: ModelConfig) -> tuple[float, float, float]:
 def _candidates(baseline: ModelConfig, loop: LoopConfig, target: Budget, rules: Rules) -> Iterator[ModelConfig]:
     natural = baseline.width * math.sqrt(baseline.executed_layers / (baseline.layers + loop.length * (loop.visits - 1)))
     low, high = (share * natural for share in WIDTHS)
+    if high - low > MOST_WIDTHS * rules.multiple_of:
+        least = math.ceil((high - low) / MOST_WIDTHS)
+        raise ValueError(
+            f'width={baseline.width} with multiple_of={rules.multiple_of} leaves {(high - low) / rules.multiple_of:,.0f} '
+            f'widths to try; choose a multiple_of from {least:,} on'
+        )
     for width in _multiples(low, high, rules.multiple_of):
         frame = dataclasses.replace(baseline, width=width, loop=loop)
         for attention in _attentions(frame, baseline, target, rules):

@@ -23,11 +23,9 @@ from smelt_jax.budget import answers
 from smelt_jax.budget.attended import STUDY_KEYS, chosen
 from smelt_jax.budget.matching import Rules
 from smelt_jax.budget.protocols import PROTOCOLS
-from smelt_jax.cli.flags import define_config, load_experiment, run_config
+from smelt_jax.cli.flags import FLAGS, define_config, load_experiment, run_config
 from smelt_jax.config import resolve
 from smelt_jax.data.manifest import open_pack
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
@@ -36,7 +34,9 @@ def define_flags() -> None:
     flags.DEFINE_string('against', None, 'A second experiment, FILE.py or FILE.py:ARG, that --config is compared with.')
     flags.DEFINE_bool('match', False, 'Finds looped partners of --config.')
     flags.DEFINE_bool('grid', False, 'Shows all pairs of experiments/smelt.py.')
-    flags.DEFINE_float('mean_attended_keys', None, 'T̄. See above for what it is if not given.', lower_bound=1)
+    flags.DEFINE_float(
+        'mean_attended_keys', None, 'T̄. See above for what it is if not given.', lower_bound=1, upper_bound=1e7
+    )
     flags.DEFINE_enum('protocol', 'budgets', PROTOCOLS, 'What the partner has in common with the Baseline.')
     flags.DEFINE_integer('visits', 2, 'How often the partner executes its loop.')
     flags.DEFINE_float('span', 0.5, 'Share of the layers that the loop takes, in the middle.')
@@ -44,7 +44,7 @@ def define_flags() -> None:
     flags.DEFINE_integer('multiple_of', 8, 'Divides width and expert width; 128 fills the lanes of a TPU.')
     flags.DEFINE_integer('head_dim_multiple', 2, 'Divides the head dimension.')
     flags.DEFINE_integer('experts_multiple', 8, 'Divides the number of experts: the mesh axis they are spread over.')
-    flags.DEFINE_integer('per_token', 0, "The partner's experts per token; 0 takes the Baseline's.")
+    flags.DEFINE_integer('per_token', 0, "The partner's experts per token; 0 takes the Baseline's.", 0)
     flags.DEFINE_integer('count', 5, 'Partners listed.', lower_bound=1)
     flags.DEFINE_string('json', None, 'A file for the result.')
 
@@ -54,7 +54,7 @@ def run() -> None:
     answer = _answer()
     answers.show(answer)
     if FLAGS.json:
-        Path(FLAGS.json).write_text(json.dumps(answer.data, indent=1) + '\n')
+        Path(FLAGS.json).write_text(f'{json.dumps(answer.data, indent=1)}\n')
     if answer.trouble:
         raise ValueError(answer.trouble)
 
@@ -65,17 +65,16 @@ def _answer() -> answers.Answer:
         return answers.grid(models, smelt.PUBLISHED, FLAGS.mean_attended_keys or STUDY_KEYS)
     if FLAGS.config is None:
         raise ValueError('--config=FILE.py:ARG is required, or --grid')
-    run = run_config()
+    mine = (run := run_config()).name, run.model
     packed = open_pack(run.data.pack).train.mean_attended_keys if run.data.pack else None
     keys, origin = chosen(FLAGS.mean_attended_keys, packed, run.pack.row_tokens)
     if FLAGS.match:
         sizes = FLAGS.multiple_of, FLAGS.head_dim_multiple, FLAGS.experts_multiple, FLAGS.per_token
         rules = Rules(answers.tolerance(FLAGS.tolerance), *sizes)
-        answer = answers.partners(run.name, run.model, FLAGS.protocol, FLAGS.visits, FLAGS.span, keys, rules, FLAGS.count)
+        answer = answers.partners(*mine, FLAGS.protocol, FLAGS.visits, FLAGS.span, keys, rules, FLAGS.count)
     elif FLAGS.against:
         other = resolve(load_experiment(FLAGS.against))
-        both = run.name, run.model, other.name, other.model
-        answer = answers.against(*both, keys, answers.tolerance(FLAGS.tolerance))
+        answer = answers.against(*mine, other.name, other.model, keys, answers.tolerance(FLAGS.tolerance))
     else:
-        answer = answers.count(run.name, run.model, keys, run.train.steps * run.data.batch_rows * run.pack.row_tokens)
+        answer = answers.count(*mine, keys, run.train.steps * run.data.batch_rows * run.pack.row_tokens)
     return dataclasses.replace(answer, lines=[*answer.lines, origin])

@@ -30,4 +30,4 @@ def run() -> None:
 
     given = flags.FLAGS
     record = evaluate(given.workdir, given.step, given.visits, given.pack)
-    screen.show(Console(), record_tables(record))
+    screen.show(Console(markup=False), record_tables(record))

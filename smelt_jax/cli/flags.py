@@ -125,5 +125,8 @@ def load_module(path: Path) -> Any:
     if spec is None or spec.loader is None:
         raise ValueError(f'{path} is not a Python file; an experiment is FILE.py')
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ValueError(f'{path}, line {error.lineno}: {error.msg}') from None
     return module

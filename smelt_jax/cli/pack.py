@@ -40,5 +40,5 @@ def run() -> None:
     from smelt_jax.data.packing import pack
     from smelt_jax.data.summary import tables
 
-    manifest = pack(run_config().pack, flags.FLAGS.out, Console(stderr=True))
-    screen.show(Console(), tables(manifest))
+    manifest = pack(run_config().pack, flags.FLAGS.out, Console(markup=False, stderr=True))
+    screen.show(Console(markup=False), tables(manifest))

@@ -49,4 +49,4 @@ def run() -> None:
         return
     paragraphs = inspect.cleandoc(getattr(module, 'NOTE', '')).split('\n\n')
     note = '\n\n'.join(' '.join(paragraph.split()) for paragraph in paragraphs)
-    sweep.sweep(runs, given.workdir, Console(highlight=False), note)
+    sweep.sweep(runs, given.workdir, Console(markup=False, highlight=False), note)

@@ -33,9 +33,12 @@ class PackConfig:
 
     def check(self) -> None:
         """Raises ValueError on a value that no corpus could be packed with."""
-        for name, least in [('row_tokens', 1), ('shard_rows', 1), ('max_bytes', 0), ('workers', 0)]:
-            if getattr(self, name) < least:
-                raise ValueError(f'pack.{name}={getattr(self, name)}: must be at least {least}')
+        least = {'row_tokens': 1, 'shard_rows': 1, 'bpe_train_bytes': 1, 'max_bytes': 0, 'workers': 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise ValueError(f'pack.{name}={getattr(self, name)}: must be at least {bound}')
+        if self.row_tokens >= 2**24:
+            raise ValueError(f'pack.row_tokens={self.row_tokens}: must be below 2**24; one row is held in memory')
         if not self.corpora:
             raise ValueError('pack.corpora is empty; name at least one, e.g. local')
         if not 0 <= self.heldout_fraction < 1:

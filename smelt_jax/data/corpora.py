@@ -138,8 +138,9 @@ def _jsonl(path: epath.Path, root: epath.Path, invalid_utf8: str, tally: Tally) 
             if text.strip():
                 try:
                     fields = json.loads(text)
-                except ValueError as error:
-                    raise ValueError(f'{where}: not JSON ({error}); repair or remove the line') from None
+                except (ValueError, RecursionError) as error:
+                    hint = '; the file looks like UTF-16: save it as UTF-8' if '\0' in text else ''
+                    raise ValueError(f'{where}: not JSON ({error}){hint or "; repair or remove the line"}') from None
                 yield _document(fields, path, where, invalid_utf8, tally)
 
 

@@ -38,6 +38,11 @@ class Source:
     tokens: int
     bytes: int
 
+    @property
+    def label(self) -> str:
+        """DOMAIN/NAME: two domains may have sources of one name."""
+        return f'{self.domain}/{self.name}'
+
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
@@ -133,10 +138,10 @@ def load_manifest(folder: epath.PathLike) -> Manifest:
         raise ValueError(f'cannot read {path}: {error}; delete the folder and pack again') from error
     if not isinstance(values, dict) or values.get('format') != FORMAT:
         raise ValueError(f'{path} was not written by smelt pack; name another folder')
-    if values['version'] != VERSION:
+    if values.get('version') != VERSION:
         raise ValueError(
-            f'{path} has format version {values["version"]}, this smelt_jax reads {VERSION}; '
-            f'it was written by smelt_jax {values["written_by"]}: use that version, or pack again'
+            f'{path} has format version {values.get("version")}, this smelt_jax reads {VERSION}; '
+            f'it was written by smelt_jax {values.get("written_by")}: use that version, or pack again'
         )
     try:
         return Manifest(**(values | {name: _split(values[name]) for name in SPLITS}))
@@ -152,7 +157,7 @@ def open_pack(folder: epath.PathLike, tokenizer_fingerprint: str | None = None) 
       tokenizer_fingerprint: if given, the only tokenizer that will do, e.g. the one a checkpoint was trained with.
 
     Raises:
-      ValueError: as `load_manifest`; a shard is missing or truncated; the tokenizer is another one.
+      ValueError: as `load_manifest`; a shard is missing or truncated; the tokenizer is gone or another one.
     """
     manifest = load_manifest(folder)
     if tokenizer_fingerprint not in (None, manifest.tokenizer_fingerprint):
@@ -163,6 +168,7 @@ def open_pack(folder: epath.PathLike, tokenizer_fingerprint: str | None = None) 
     for name in SPLITS:
         for shard in manifest.split(name).shards:
             _check_shard(epath.Path(folder) / shard.name, shard)
+    load_tokenizer(folder)
     return manifest
 
 

@@ -30,7 +30,7 @@ from smelt_jax.version import __version__
 _STAGE = '.packing'
 _OURS = re.compile(r'(train|heldout)-\d{5}-of-\d{5}\.array_record|tokenizer\.json')
 _COLUMNS = (
-    progress.TextColumn('{task.description}'),
+    progress.TextColumn('{task.description}', markup=False),
     progress.BarColumn(),
     progress.DownloadColumn(),
     progress.TransferSpeedColumn(),
@@ -63,7 +63,7 @@ def pack(config: PackConfig, out: epath.PathLike, console: Console | None = None
         raise ValueError(f'--out={out}: array_record writes to file systems only; mount the bucket and name the mount')
     folder = epath.Path(out).expanduser()
     inputs = describe_inputs(config)
-    console = console or Console(quiet=True)
+    console = console or Console(markup=False, quiet=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
@@ -133,10 +133,10 @@ def _clear(folder: epath.Path) -> None:
 def _pack(config: PackConfig, folder: epath.Path, inputs: dict, console: Console) -> manifest.Manifest:
     stage = folder / _STAGE
     stage.mkdir()
-    tally = Tally()
+    tally, make_tokenizer = Tally(), tokenizer.maker(config.tokenizer)
     with progress.Progress(*_COLUMNS, console=console) as bar:
         corpus = _Corpus(config, tally, stage, bar)
-        made = tokenizer.make(config.tokenizer, corpus.train_texts(config.bpe_train_bytes, bar))
+        made = make_tokenizer(corpus.train_texts(config.bpe_train_bytes, bar))
         made.save(stage)
         splits, contents = _write_rows(config, corpus, made, stage, bar)
     result = manifest.Manifest(

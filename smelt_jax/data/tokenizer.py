@@ -11,7 +11,8 @@ decode(encode(text)) is the text's UTF-8, and token_bytes over encode(text) sums
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,7 +85,7 @@ class SubwordTokenizer:
                 added['special'] = added['special'] or added['content'] == eos
             self._state |= {'truncation': None, 'padding': None}  # both would change how many tokens a text has
             self._hf = _from_state(self._state)
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f'{where} is not a Hugging Face tokenizer.json: {error!r}') from error
         self._hf.encode_special_tokens = True
         self._pieces = _pieces(self._state, self._hf.get_vocab(), where)
@@ -108,16 +109,18 @@ class SubwordTokenizer:
         (folder / FILE_NAME).write_text(json.dumps(self._state, ensure_ascii=False))
 
 
-def make(spec: str, texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer that `spec` names; `texts` trains it, if it is one to be trained. Raises ValueError on a bad spec."""
+def maker(spec: str) -> Callable[[Iterable[str]], Tokenizer]:
+    """What makes the tokenizer that `spec` names of the texts that train it, if it is one to be trained. Texts need not be
+    there yet: a bad spec, or a file that is no tokenizer, raises ValueError now."""
     kind, _, argument = spec.partition(':')
     if spec == 'bytes':
-        return ByteTokenizer()
-    if kind == 'bpe' and argument.isdigit() and int(argument) >= 257:
-        return train_bpe(texts, int(argument))
+        return lambda texts: ByteTokenizer()
+    if kind == 'bpe' and re.fullmatch('[0-9]{3,8}', argument) and int(argument) >= 257:
+        return lambda texts: train_bpe(texts, int(argument))
     if kind == 'file' and argument:
-        return _read_file(epath.Path(argument).expanduser())
-    raise ValueError(f'tokenizer {spec!r}: expected bytes, bpe:SIZE (SIZE >= 257) or file:PATH/tokenizer.json')
+        ready = _read_file(epath.Path(argument).expanduser())
+        return lambda texts: ready
+    raise ValueError(f'tokenizer {spec!r}: expected bytes, bpe:SIZE (257 <= SIZE < 10**8) or file:PATH/tokenizer.json')
 
 
 def load(spec: str, folder: epath.Path) -> Tokenizer:
@@ -144,7 +147,9 @@ def _read_file(path: epath.Path) -> SubwordTokenizer:
     try:
         text = path.read_text()
     except (OSError, UnicodeError) as error:
-        raise ValueError(f'cannot read the tokenizer {path}: {error}; name an existing tokenizer.json') from error
+        raise ValueError(
+            f'cannot read the tokenizer {path}: {error}; bring it back, or name one that exists'
+        ) from error
     return SubwordTokenizer(text, str(path))
 
 

@@ -70,6 +70,7 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
     """
     run_dir = RunDir(workdir)
     run, lineage = run_dir.config(), run_dir.lineage()
+    run_dir.records()  # they must be readable before work starts: the new one joins them
     visits = run.model.loop.visits if visits is None else visits
     at_visits(run.model, visits).check()
     pack = pack or run.data.pack
@@ -148,7 +149,7 @@ def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, vi
     members = {domain: [i for i, source in enumerate(sources) if source.domain == domain] for domain in domains}
     return {
         **by_source.entry(list(range(len(sources)))),
-        'by_source': {source.name: by_source.entry([i]) for i, source in enumerate(sources)},
+        'by_source': {source.label: by_source.entry([i]) for i, source in enumerate(sources)},
         'by_domain': {domain: by_source.entry(members[domain]) for domain in domains},
         'by_length': {label: by_length.entry([i]) for i, label in enumerate(length_labels(run.heldout.length_bins))},
     }

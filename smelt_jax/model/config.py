@@ -109,8 +109,16 @@ class ModelConfig:
             'loop.visits': loop.visits,
         }
         for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f'model.{name}={size}: must be at least 1')
+            if not 1 <= size < 2**31:
+                raise ValueError(f'model.{name}={size}: must be at least 1 and below 2**31')
+        scales = {
+            'norm_eps': self.norm_eps,
+            'init_std': self.init_std,
+            'attention.rope_theta': attention.rope_theta,
+        }
+        for name, scale in scales.items():
+            if not scale > 0:
+                raise ValueError(f'model.{name}={scale}: must be more than 0')
         if attention.heads % attention.kv_heads:
             raise ValueError(
                 f'model.attention.heads={attention.heads} is not divisible by kv_heads={attention.kv_heads}; '

@@ -23,7 +23,8 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
       tokens: length; rounded up to whole updates.
 
     Raises:
-      ValueError: no such checkpoint, too few rows left, or a workdir that is another run's; nothing was written.
+      ValueError: no such checkpoint, a trunk that is a branch itself, too few rows left, or a workdir that is another run's;
+        nothing was written.
     """
     trunk_dir, run_dir = RunDir(trunk), RunDir(workdir)
     run = trunk_dir.config()
@@ -34,6 +35,10 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
     manifest = open_pack(named_pack(run))
     steps = branch_updates(run, manifest.row_tokens, tokens)
     parent = trunk_dir.lineage()
+    if parent.kind != 'trunk':
+        raise ValueError(
+            f'{trunk} is a branch, annealed from {parent.trunk}; branches start from a trunk: give that one'
+        )
     if parent.pack != manifest.fingerprint:
         raise ValueError(
             f'{run.data.pack} was packed anew since the trunk {trunk} read it: '

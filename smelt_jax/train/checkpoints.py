@@ -106,6 +106,8 @@ class Checkpoints:
         """
         optimizer = {'step': like.step, 'opt_state': like.opt_state}
         items = self._restore(step, {'params': like.params, 'optimizer': optimizer})
+        if (found := int(items['optimizer']['step'])) != step:
+            raise ValueError(f'{self.path / str(step)} holds step {found}; give it its own name back')
         return TrainState(items['optimizer']['step'], items['params'], items['optimizer']['opt_state'])
 
     def restore_params(self, step: int, like: dict) -> dict:
@@ -115,14 +117,16 @@ class Checkpoints:
     def _restore(self, step: int, items: dict[str, Any]) -> Any:
         if step not in self.steps():
             raise ValueError(f'{self.path} has no checkpoint of step {step}; it has {self.steps() or "none"}')
-        metadata = self._manager.item_metadata(step)
+        with self._reading(step):
+            metadata = self._manager.item_metadata(step)
         for name, like in items.items():
             where = f'checkpoint {self.path / str(step) / name}'
             if not (self.path / str(step) / name).exists():
                 raise ValueError(f'{where} is not there: the step can be read, but not gone on from')
             _check_leaves(metadata[name], like, where)
         args = {name: ocp.args.StandardRestore(jax.tree.map(_placed, like)) for name, like in items.items()}
-        return self._manager.restore(step, args=ocp.args.Composite(**args))
+        with self._reading(step):
+            return self._manager.restore(step, args=ocp.args.Composite(**args))
 
     def _whole(self, step: int) -> bool:
         """Whether every item that is there has what Orbax writes last. An optimizer that is gone was left out on purpose."""
@@ -153,6 +157,19 @@ class Checkpoints:
                 f'make room and run again, it goes on from the last one',
                 str(self.path),
             )
+
+    @contextlib.contextmanager
+    def _reading(self, step: int) -> Iterator[None]:
+        """Damage shows as errors of many kinds, and Orbax's threads may drown the first one: it becomes one ValueError."""
+        try:
+            yield
+        except Exception as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0][:300]
+            others = [other for other in self.steps() if other != step]
+            raise ValueError(
+                f'checkpoint {self.path / str(step)} is damaged: {reason}. Move it away and run again; '
+                f'the others are {others or "none"}'
+            ) from error
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

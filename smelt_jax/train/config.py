@@ -19,6 +19,8 @@ class LossConfig:
 
     def check(self) -> None:
         """Raises ValueError on a value that makes no sense."""
+        for name in ('balance', 'router_z'):
+            require(getattr(self, name) >= 0, f'loss.{name}', getattr(self, name), 'at least 0')
         require(self.chunk_tokens >= 1, 'loss.chunk_tokens', self.chunk_tokens, 'at least 1')
 
 
@@ -48,8 +50,9 @@ class OptimConfig:
 
     def check(self) -> None:
         """Raises ValueError on a value that makes no sense."""
-        for name in ('peak_lr', 'warmup_steps', 'eps', 'weight_decay', 'clip_norm'):
+        for name in ('peak_lr', 'warmup_steps', 'weight_decay', 'clip_norm'):
             require(getattr(self, name) >= 0, f'optim.{name}', getattr(self, name), 'at least 0')
+        require(self.eps > 0, 'optim.eps', self.eps, 'more than 0')
         for name in ('b1', 'b2'):
             require(0 <= getattr(self, name) < 1, f'optim.{name}', getattr(self, name), 'at least 0 and below 1')
         require(self.accumulate >= 1, 'optim.accumulate', self.accumulate, 'at least 1')

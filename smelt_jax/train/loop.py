@@ -67,7 +67,7 @@ def fit(
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
     run_dir.claim(run, lineage)
     pinned = run.train.branch_steps if lineage.kind == 'trunk' else ()
-    with Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
+    with run_dir.held(), Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
         latest = checkpoints.latest()
         if latest is not None and latest >= lineage.stop:
             return

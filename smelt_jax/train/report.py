@@ -36,12 +36,12 @@ class Report:
         self._file = run_dir.metrics_file
         self._lines = self._file.open('a')
         self._events = _Events(run_dir.tensorboard, start)
-        console = rich.console.Console(file=sys.stderr)
+        console = rich.console.Console(markup=False, file=sys.stderr)
         self._bar = rich.progress.Progress(
-            rich.progress.TextColumn('{task.description}'),
+            rich.progress.TextColumn('{task.description}', markup=False),
             rich.progress.BarColumn(bar_width=20),
             rich.progress.MofNCompleteColumn(),
-            rich.progress.TextColumn('{task.fields[note]}'),
+            rich.progress.TextColumn('{task.fields[note]}', markup=False),
             rich.progress.TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,

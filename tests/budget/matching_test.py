@@ -165,6 +165,10 @@ def test_fixed_depth_is_prelude_fewer_layers_more_often_coda():
         ({'rules': Rules(tolerance=Ratios(4, 1, 4))}, 'fraction'),
         ({'rules': Rules(multiple_of=0)}, 'multiple_of=0'),
         ({'rules': Rules(head_dim_multiple=3)}, 'even'),
+        (
+            {'baseline': dataclasses.replace(BASELINE, width=10**8)},
+            'widths to try; choose a multiple_of from 16,330 on',
+        ),
         ({'rules': Rules(multiple_of=100_000)}, 'no model of similar shape'),
         ({'baseline': model('200m-s95-smelt')}, 'visits its loop 2 times'),
         (

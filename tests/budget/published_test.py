@@ -4,6 +4,7 @@ import pytest
 
 from experiments import smelt
 from smelt_jax.budget.accounting import budget_of, compare
+from smelt_jax.cli.flags import load_experiment
 from smelt_jax.config import resolve
 
 MEAN_KEYS = 401  # one value explains every published figure; the study does not state it
@@ -108,8 +109,8 @@ def test_every_cell_is_within_the_tolerances_of_the_study(cell):
 def test_the_names_are_the_grid():
     assert len(smelt.ARGS) == len(set(smelt.ARGS)) == 32
     assert set(smelt.PUBLISHED) <= set(smelt.CELLS)
-    with pytest.raises(ValueError, match='SCALE-SPARSITY-ARM'):
-        smelt.get_config('200m-s96-smelt')
+    with pytest.raises(ValueError, match=r"no run '200m-s96-smelt'; choose one of .*200m-s95-smelt"):
+        load_experiment('experiments/smelt.py:200m-s96-smelt')
 
 
 @pytest.mark.parametrize('arg', smelt.ARGS)

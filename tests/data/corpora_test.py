@@ -95,6 +95,8 @@ def test_a_lone_surrogate_is_invalid_utf8_too(tmp_path: Path) -> None:
         (b'{"text": null}\n', 'a.jsonl, line 2: no field text that is a string'),
         (b'["text"]\n', 'a.jsonl, line 2: no field text'),
         (b'{"text": "a\n', 'a.jsonl, line 2: not JSON'),
+        (b'[' * 100_000 + b'\n', 'a.jsonl, line 2: not JSON .maximum recursion depth'),
+        ('{"text": "a"}\n'.encode('utf-16-le'), 'a.jsonl, line 2: not JSON .*looks like UTF-16: save it as UTF-8'),
         (b'{"text": "a", "domain": 3}\n', 'a.jsonl, line 2: domain=3 is not a string'),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packs import contents, sentences, small_pack, write_jsonl
 
-from smelt_jax.data import packing
+from smelt_jax.data import corpora, packing
 from smelt_jax.data.config import PackConfig
 from smelt_jax.data.manifest import load_manifest, load_tokenizer, open_pack
 from smelt_jax.data.rows import PackedRows
@@ -141,6 +141,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         (TEXTS, {'invalid_utf8': 'ignore'}, r"pack\.invalid_utf8='ignore': choose replace or refuse"),
         (TEXTS, {'corpora': ()}, r'pack\.corpora is empty'),
         (TEXTS, {'tokenizer': 'bpe:12'}, "tokenizer 'bpe:12'"),
+        (TEXTS, {'tokenizer': 'bpe:²'}, "tokenizer 'bpe:²'"),
+        (TEXTS, {'tokenizer': f'bpe:{10**20}'}, "tokenizer 'bpe:1000"),
     ],
 )
 def test_impossible_packs_are_errors_that_leave_nothing(
@@ -149,6 +151,14 @@ def test_impossible_packs_are_errors_that_leave_nothing(
     with pytest.raises(ValueError, match=complaint):
         small_pack(tmp_path / 'p', texts, **settings)
     assert not (tmp_path / 'p').exists() or list((tmp_path / 'p').iterdir()) == []
+
+
+def test_a_bad_tokenizer_is_found_before_the_corpus_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpora, 'read', None)
+    (tmp_path / 'tokenizer.json').write_text('[' * 100_000)
+    for spec, complaint in (('bpex', "tokenizer 'bpex'"), (f'file:{tmp_path}/tokenizer.json', 'is not a Hugging Face')):
+        with pytest.raises(ValueError, match=complaint):
+            small_pack(tmp_path / 'p', TEXTS, tokenizer=spec)
 
 
 # A pack that is no longer what it was.
@@ -183,6 +193,9 @@ def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / 'p' / 'tokenizer.json').write_bytes((tmp_path / 'q' / 'tokenizer.json').read_bytes())
     with pytest.raises(ValueError, match='is not the tokenizer this pack was made with'):
         load_tokenizer(tmp_path / 'p')
+    (tmp_path / 'p' / 'tokenizer.json').unlink()
+    with pytest.raises(ValueError, match=r'cannot read the tokenizer .*p/tokenizer\.json: .*; bring it back'):
+        open_pack(tmp_path / 'p')
 
 
 def test_foreign_and_newer_manifests_are_refused(tmp_path: Path) -> None:
@@ -190,6 +203,7 @@ def test_foreign_and_newer_manifests_are_refused(tmp_path: Path) -> None:
     path = tmp_path / 'p' / 'manifest.json'
     state = json.loads(path.read_text())
     for edit, complaint in [
+        ({'version': None}, 'format version None, this smelt_jax reads 1'),
         ({'version': 2}, 'format version 2, this smelt_jax reads 1'),
         ({'format': 'other'}, 'was not written by smelt pack'),
         ({'train': {}}, 'is damaged'),

@@ -23,13 +23,15 @@ def get_config():
 def test_pack_then_nothing_to_do_then_a_refusal(tmp_path: Path, smelt: Smelt) -> None:
     (tmp_path / 'mine.py').write_text(CONFIG)
     # Two parts, and so two processes, of a program that was started as one is.
-    corpus = write_jsonl(tmp_path / 'texts.jsonl', sentences(8000))
+    corpus = write_jsonl(tmp_path / 'texts.jsonl', sentences(8000), domain='[/INST]', source='[red]s')
     args = ['pack', f'--config={tmp_path}/mine.py', f'--out={tmp_path}/p', f'--config.pack.corpora=("{corpus}",)']
     done = smelt(*args)
     manifest = json.loads((tmp_path / 'p' / 'manifest.json').read_text())
     assert f'train: {manifest["train"]["rows"]:,} rows of 32 tokens' in done.stdout
     assert f'{manifest["train"]["mean_attended_keys"]:.1f} train' in done.stdout
     assert f'{manifest["heldout"]["documents"]:,}' in done.stdout
+    assert '[/INST]' in done.stdout  # a label is text, no markup
+    assert '[red]s' in done.stdout
     again = smelt(*args)
     assert 'nothing to do' in again.stderr
     assert again.stdout == done.stdout

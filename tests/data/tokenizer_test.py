@@ -55,7 +55,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     BPE.save(epath.Path(tmp_path))
     for again in (
         tokenizer.load('bpe:400', epath.Path(tmp_path)),
-        tokenizer.make(f'file:{tmp_path}/tokenizer.json', []),
+        tokenizer.maker(f'file:{tmp_path}/tokenizer.json')([]),
     ):
         assert again.fingerprint == BPE.fingerprint
         assert [again.encode(text).tolist() for text in TEXTS] == [BPE.encode(text).tolist() for text in TEXTS]
@@ -71,7 +71,7 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], object]) -> str:
 
 
 def test_an_eos_declared_as_a_common_token_is_still_never_read_in_a_text(tmp_path: Path) -> None:
-    made = tokenizer.make(edited(tmp_path, lambda state: state['added_tokens'][0].update(special=False)), [])
+    made = tokenizer.maker(edited(tmp_path, lambda state: state['added_tokens'][0].update(special=False)))([])
     assert made.decode(made.encode('a <|endoftext|> b')) == b'a <|endoftext|> b'
 
 
@@ -83,7 +83,7 @@ def test_truncation_and_padding_of_the_file_are_ignored(tmp_path: Path) -> None:
             'pad_token': '<|endoftext|>',
         }  # fmt: skip
 
-    made = tokenizer.make(edited(tmp_path, edit), [])
+    made = tokenizer.maker(edited(tmp_path, edit))([])
     assert made.decode(made.encode(TEXTS[0])) == TEXTS[0].encode()
 
 
@@ -93,7 +93,7 @@ def test_a_file_without_a_usual_eos_lists_what_it_has(tmp_path: Path) -> None:
         state['model']['vocab']['<STOP>'] = state['model']['vocab'].pop('<|endoftext|>')
 
     with pytest.raises(ValueError, match=r"no end-of-document token .*\['<STOP>'\]"):
-        tokenizer.make(edited(tmp_path, edit), [])
+        tokenizer.maker(edited(tmp_path, edit))([])
 
 
 def test_a_file_that_would_lose_text_is_refused(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_a_file_that_would_lose_text_is_refused(tmp_path: Path) -> None:
         state['model']['merges'] = []
 
     with pytest.raises(ValueError, match='no token for 1 of the 256 bytes'):
-        tokenizer.make(edited(tmp_path, without_a_byte), [])
+        tokenizer.maker(edited(tmp_path, without_a_byte))([])
     words = tokenizers.Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1, '</s>': 2}, unk_token='[UNK]'))
     words.save(str(tmp_path / 'words.json'))
     with pytest.raises(ValueError, match=r'words\.json is neither byte-level BPE nor'):
-        tokenizer.make(f'file:{tmp_path}/words.json', [])
+        tokenizer.maker(f'file:{tmp_path}/words.json')([])
 
 
 def test_byte_fallback_counts_the_bytes_of_each_token(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_byte_fallback_counts_the_bytes_of_each_token(tmp_path: Path) -> None:
     made.decoder = decoders.Sequence([decoders.Replace('▁', ' '), decoders.ByteFallback(), decoders.Fuse()])
     made.add_special_tokens(['<unk>', '</s>'])
     made.save(str(tmp_path / 'sp.json'))
-    loaded = tokenizer.make(f'file:{tmp_path}/sp.json', [])
+    loaded = tokenizer.maker(f'file:{tmp_path}/sp.json')([])
     ids = loaded.encode('a a</s>é a')
     assert loaded.eos == 1
     assert loaded.decode(ids) == 'a a</s>é a'.encode()
@@ -128,11 +128,11 @@ def test_byte_fallback_counts_the_bytes_of_each_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize('spec', ['byte', 'bpe', 'bpe:', 'bpe:256', 'bpe:4k', 'file:', 'file:/none/tokenizer.json', ''])
 def test_a_bad_spec_is_an_error(spec: str) -> None:
     with pytest.raises(ValueError, match='tokenizer'):
-        tokenizer.make(spec, TEXTS)
+        tokenizer.maker(spec)(TEXTS)
 
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
     for text in ['{}', 'null', '[1]', 'x', '{"added_tokens": [], "model": {"vocab": {"</s>": 0}}}']:
         (tmp_path / 'tokenizer.json').write_text(text)
         with pytest.raises(ValueError, match=r'tokenizer\.json'):
-            tokenizer.make(f'file:{tmp_path}/tokenizer.json', [])
+            tokenizer.maker(f'file:{tmp_path}/tokenizer.json')([])

@@ -64,8 +64,11 @@ def plain_groups(run: RunConfig, targets: list[tuple]) -> dict[str, dict[str, li
     for source, size, nats, count in targets:
         label = next(name for name, end in labels.items() if size < end)
         for by, name in (
-            ('', ''), ('by_source', sources[source].name), ('by_domain', sources[source].domain), ('by_length', label),
-        ):  # fmt: skip
+            ('', ''),
+            ('by_source', f'{sources[source].domain}/{sources[source].name}'),
+            ('by_domain', sources[source].domain),
+            ('by_length', label),
+        ):
             groups[by][name] = [a + b for a, b in zip(groups[by][name], (nats, 1, count), strict=True)]
     return groups
 

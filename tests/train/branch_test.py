@@ -136,6 +136,13 @@ def test_a_branch_has_a_directory_of_its_own(trunk: Path, spelling: str) -> None
     assert (trunk / 'lineage.json').read_text() == before
 
 
+def test_a_branch_bears_no_branches(branched: tuple, tmp_path: Path) -> None:
+    """Its rate has fallen: what grew there would be no annealed trunk."""
+    with pytest.raises(ValueError, match=r'leaf is a branch, annealed from .*trunk; branches start from a trunk'):
+        branch(str(branched[0].path), STEP + STEPS, str(tmp_path / 'twig'), TOKENS)
+    assert not (tmp_path / 'twig').exists()
+
+
 @pytest.mark.parametrize(
     ('step', 'tokens', 'complaint'),
     [

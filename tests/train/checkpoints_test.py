@@ -5,7 +5,7 @@ import errno
 import os
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -188,6 +188,45 @@ def test_an_item_without_its_last_files_does_not_count(run_dir: RunDir) -> None:
         (run_dir.checkpoints / '20' / 'params' / '_METADATA').unlink()
         assert steps_of(run_dir) == [10]
     assert names(run_dir) == {'10', '20', '20.incomplete-1', '20.incomplete-2'}
+
+
+def _cut(path: Path) -> None:
+    for file in path.rglob('d/*'):
+        file.write_bytes(file.read_bytes()[:-40])
+
+
+def _flip(path: Path) -> None:
+    for file in path.rglob('d/*'):
+        file.write_bytes(bytes(255 - byte for byte in file.read_bytes()))
+
+
+def _empty(name: str) -> Callable[[Path], object]:
+    return lambda path: (path / name).write_bytes(b'')
+
+
+@pytest.mark.parametrize(
+    'damage', [_cut, _flip, _empty('_METADATA'), _empty('manifest.ocdbt'), lambda path: shutil.rmtree(path / 'd')]
+)
+def test_a_damaged_one_is_named_and_those_that_are_left(run_dir: RunDir, damage: Callable[[Path], object]) -> None:
+    save(run_dir, 10, 20)
+    damage(Path(run_dir.checkpoints / '20' / 'params'))
+    with Checkpoints(run_dir) as checkpoints:
+        with pytest.raises(
+            ValueError, match=r'checkpoints/20 is damaged: .*Move it away .*others are \[10\]'
+        ) as caught:
+            checkpoints.restore(20, like())
+        assert '\n' not in str(caught.value)
+        assert_same(checkpoints.restore(10, like()), state(10))
+
+
+def test_a_step_has_its_own_name(run_dir: RunDir) -> None:
+    save(run_dir, 10)
+    shutil.copytree(run_dir.checkpoints / '10', run_dir.checkpoints / '30')
+    with (
+        Checkpoints(run_dir) as checkpoints,
+        pytest.raises(ValueError, match=r'30 holds step 10; give it its own name'),
+    ):
+        checkpoints.restore(30, like())
 
 
 def test_a_copied_checkpoint_is_as_good_as_the_first(run_dir: RunDir, tmp_path: Path) -> None:
