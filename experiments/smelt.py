@@ -1,13 +1,14 @@
-"""The 32 pretraining runs of the compute-matched study: 4 scales × 4 sparsities × 2 arms.
+"""The published pairs of the compute-matched study, up to what it left unsaid: four cells, two arms each.
 
-    smelt budget --grid                                                    what every cell costs, and how well it matches
     smelt pack   --config=experiments/smelt.py:200m-s95-smelt --out=PACK '--config.pack.corpora=("jsonl:TEXTS/*.gz",)'
     smelt train  --config=experiments/smelt.py:200m-s95-smelt --config.data.pack=PACK --workdir=RUN
     smelt branch --trunk=RUN --step=10000 --workdir=RUN-10000              and from each of the five later steps
+    smelt budget --config=experiments/smelt.py:200m-s95-smelt --against=experiments/smelt.py:200m-s95-baseline
 
-The argument is SCALE-SPARSITY-ARM: 100m 200m 600m 1.6b (parameters a token uses), s0 s85 s95 s97 (equivalent sparsity
-in percent), baseline smelt. Both arms of a cell have the same training FLOPs per token (within 4%), the same stored
-parameters (1%) and the same KV cache (4%), and read the same tokens in the same order.
+The argument is SCALE-SPARSITY-ARM: 100m-s97, 200m-s95, 600m-s97 or 1.6b-s97 (parameters a token uses, equivalent sparsity in
+percent), baseline or smelt. Both arms of a cell have the same training FLOPs per token (within 4%), the same stored
+parameters (1%) and the same KV cache (4%), and read the same tokens in the same order. The other twelve cells of the
+study are in grid.py, its ablations in ablations.py.
 
 Cost of one run with its six branches (206B tokens and 6 × 10B), the head's product with our vocabulary included, and
 that in hours of a TPU v5p chip at 40% of its peak:
@@ -22,9 +23,8 @@ has 1.8517 against 1.8735 nats at 200m-s95 on its own, unpublished data, and a c
 1e21 and 1e22 FLOPs at s95 (7 and 15% at s97, 10 and 18% at s85, at the first two). Other text gives other losses; the
 sign and the trend are what should come again.
 
-Widths, heads and expert widths of four cells follow from the study's published sizes and budgets (PUBLISHED). The other
-cells are derived: the scale's published widths and heads, experts as in EXPERTS, and where that misses a budget the
-nearest expert width that meets it (OTHER_WIDTHS). Everything that `ours` marks below is not published.
+Widths, experts, FLOPs and KV are published; heads and expert widths follow from them. Everything that `ours` marks below is
+not published.
 """
 
 from ml_collections import ConfigDict
@@ -48,33 +48,38 @@ SHAPES = {
     ('1.6b', 'smelt'): (1848, 44, 42, 640),
 }
 
-# sparsity: experts of the baseline, of smelt. A token uses 8. 13 at s0: 12 would miss the parameters by 4 to 8%.
-EXPERTS = {'s0': (8, 13), 's85': (64, 96), 's95': (192, 288), 's97': (336, 504)}
-
-# Cells whose geometry the study published: up to heads and expert widths, which its figures determine.
-PUBLISHED = ('100m-s97', '200m-s95', '600m-s97', '1.6b-s97')
-
-# smelt's expert width where the published one would miss FLOPs or parameters. Ours.
-OTHER_WIDTHS = {'100m-s0': 408, '1.6b-s0': 648, '600m-s85': 480}
+# sparsity: experts of the baseline, of smelt. A token uses 8.
+EXPERTS = {'s95': (192, 288), 's97': (336, 504)}
 
 # Peak learning rate by scale, for both arms. Ours.
 PEAK_LR = {'100m': 1e-3, '200m': 8e-4, '600m': 5e-4, '1.6b': 3.5e-4}
 
-CELLS = tuple(f'{scale}-{sparsity}' for scale in DEPTH for sparsity in EXPERTS)
+CELLS = ('100m-s97', '200m-s95', '600m-s97', '1.6b-s97')
 ARGS = tuple(f'{cell}-{arm}' for cell in CELLS for arm in ARMS)
 
 
 def get_config(arg: str) -> ConfigDict:
     """The run `arg`, one of ARGS."""
     scale, sparsity, arm = arg.split('-')
-    config = default_config()
+    config = run_of(scale, arm, EXPERTS[sparsity][ARMS.index(arm)])
     config.name = arg
+    return config
+
+
+def run_of(scale: str, arm: str, experts: int) -> ConfigDict:
+    """The study's recipe at a scale, with the published shape of an arm and any number of experts."""
+    config = default_config()
 
     config.pack.tokenizer = 'bpe:65536'  # ours
     config.pack.row_tokens = 4096
     config.data.batch_rows = 256
 
-    _set_model(config.model, scale, sparsity, arm)
+    width, heads, head_dim, expert_width = SHAPES[scale, arm]
+    config.model.width = width
+    config.model.layers, config.model.loop.start, config.model.loop.length = DEPTH[scale]
+    config.model.loop.visits = 2 if arm == 'smelt' else 1
+    config.model.attention.update({'heads': heads, 'kv_heads': 4, 'head_dim': head_dim})
+    config.model.experts.update({'count': experts, 'per_token': 8, 'width': expert_width})
     config.model.vocab = 65536  # ours
     config.model.dtype = 'bfloat16'
     config.model.remat = 'layer'
@@ -88,16 +93,3 @@ def get_config(arg: str) -> ConfigDict:
     config.train.save_every = 1000
     config.heldout.batch_rows = 64
     return config
-
-
-def _set_model(model: ConfigDict, scale: str, sparsity: str, arm: str) -> None:
-    width, heads, head_dim, expert_width = SHAPES[scale, arm]
-    model.width = width
-    model.layers, model.loop.start, model.loop.length = DEPTH[scale]
-    model.loop.visits = 2 if arm == 'smelt' else 1
-    model.attention.update({'heads': heads, 'kv_heads': 4, 'head_dim': head_dim})
-    model.experts.count = EXPERTS[sparsity][ARMS.index(arm)]
-    model.experts.per_token = 8
-    model.experts.width = expert_width
-    if arm == 'smelt':
-        model.experts.width = OTHER_WIDTHS.get(f'{scale}-{sparsity}', expert_width)

@@ -1,6 +1,7 @@
 """Tables on a terminal."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,3 +14,12 @@ def show(console: Console, tables: Sequence[Table]) -> None:
     for table in tables:
         console.print(table)
     console.width = width
+
+
+def markdown(table: Table) -> str:
+    """A table of plain texts in Markdown, its title above."""
+    rows: list[Sequence[Any]] = [[column.header for column in table.columns]]
+    rows.append(['--:' if column.justify == 'right' else '---' for column in table.columns])
+    rows += zip(*(column.cells for column in table.columns), strict=True)
+    lines = ['| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in row) + ' |' for row in rows]
+    return '\n'.join([f'**{table.title}**', '', *lines, ''])

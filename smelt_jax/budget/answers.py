@@ -1,7 +1,9 @@
 """What `smelt budget` answers: tables for people, the same as data for programs, and whether the answer is a yes."""
 
 import dataclasses
+import json
 from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -108,6 +110,7 @@ def grid(models: Mapping[str, ModelConfig], starred: Container[str], mean_attend
         'cells': [
             {
                 'name': cell.name,
+                'arm': cell.arm,
                 'published': cell.name in starred,
                 'ratios': cell.ratios._asdict(),
                 'baseline': report.as_dict(cell.baseline, cell.baseline_budget),
@@ -117,19 +120,29 @@ def grid(models: Mapping[str, ModelConfig], starred: Container[str], mean_attend
         ],
     }
     flops, parameters, kv = worst(found)
+    stars = '; a star marks the published ones' if any(cell.name in starred for cell in found) else ''
     lines = [
-        f'{len(found)} pairs at T̄ = {mean_attended_keys:g}; a star marks the published ones. '
+        f'{len(found)} pairs at T̄ = {mean_attended_keys:g}{stars}. '
         f'Largest mismatch: FLOPs {flops:.1%}, parameters {parameters:.1%}, KV {kv:.1%}'
     ]
-    return Answer([report.grid_table(found, starred)], data, lines)
+    return Answer(report.grid_tables(found, starred), data, lines)
 
 
-def show(answer: Answer) -> None:
-    """Prints tables, then lines."""
+def give(answer: Answer, question: str, json_file: str | None, markdown_file: str | None) -> None:
+    """Prints tables, then lines, and writes them to files if asked. Raises ValueError with the answer's trouble.
+
+    `question`: the command, which heads the Markdown."""
     console = Console(markup=False)
     screen.show(console, answer.tables)
     for line in answer.lines:
         console.print(line, highlight=False, soft_wrap=True)
+    if json_file:
+        Path(json_file).write_text(json.dumps(answer.data, indent=1) + '\n')
+    if markdown_file:
+        tables = [screen.markdown(table) for table in answer.tables]
+        Path(markdown_file).write_text('\n'.join([f'# {question}\n', *tables, *answer.lines]) + '\n')
+    if answer.trouble:
+        raise ValueError(answer.trouble)
 
 
 def tolerance(words: Sequence[str]) -> Ratios:

@@ -9,9 +9,10 @@ from smelt_jax.model.config import ModelConfig
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A pair under one name. S of both arms is measured against this cell's Baseline."""
+    """A Baseline NAME-baseline and the model NAME-ARM. S of both is measured against the Baseline."""
 
     name: str
+    arm: str
     baseline: ModelConfig
     model: ModelConfig
     baseline_budget: Budget
@@ -31,7 +32,7 @@ def cells(models: Mapping[str, ModelConfig], mean_attended_keys: float) -> list[
         baseline = models[f'{name}-baseline']
         baseline_budget = budget_of(baseline, mean_attended_keys, baseline)
         budget = budget_of(model, mean_attended_keys, baseline)
-        found.append(Cell(name, baseline, model, baseline_budget, budget, compare(budget, baseline_budget)))
+        found.append(Cell(name, arm, baseline, model, baseline_budget, budget, compare(budget, baseline_budget)))
     return found
 
 

@@ -33,6 +33,7 @@ class Rules:
       head_dim_multiple: divides the head dimension.
       experts_multiple: divides the number of experts: the mesh axis they are spread over.
       per_token: K; 0 takes the Baseline's. More of them lets a dense Baseline have a sparse partner.
+      layers: physical layers; 0 takes the Baseline's.
     """
 
     tolerance: Ratios = Ratios(0.04, 0.01, 0.04)
@@ -40,6 +41,7 @@ class Rules:
     head_dim_multiple: int = 2
     experts_multiple: int = 8
     per_token: int = 0
+    layers: int = 0
 
     def check(self) -> None:
         """Raises ValueError, naming the value and the remedy."""
@@ -76,16 +78,17 @@ def match(
     """The best partners of `baseline` with `loop`, at most one of each width, best first.
 
     Those within tolerance come first, behind them, or alone if there are none, the nearest of the others; among each,
-    mismatch + shape decides. Physical depth stays. The same arguments give the same list.
+    mismatch + shape decides. The same arguments give the same list.
 
     Raises:
       ValueError: rules or models that cannot be, or rules under which no model at all exists.
     """
     rules.check()
-    dataclasses.replace(baseline, loop=loop).check()
+    frame = dataclasses.replace(baseline, layers=rules.layers or baseline.layers, loop=loop)
+    frame.check()
     target = budget_of(baseline, mean_attended_keys)
     best: dict[int, tuple[tuple[bool, float, float], ModelConfig]] = {}
-    for model in _candidates(baseline, loop, target, rules):
+    for model in _candidates(frame, baseline, target, rules):
         ratios, shape = ratios_of(model, target), shape_distance(model, baseline)
         key = (not within(ratios, rules.tolerance), mismatch(ratios, rules.tolerance) + shape, shape)
         if model.width not in best or key < best[model.width][0]:
@@ -143,8 +146,9 @@ def _shape(model: ModelConfig) -> tuple[float, float, float]:
     return expert_shape, attention.heads * attention.head_dim / model.width, attention.kv_heads
 
 
-def _candidates(baseline: ModelConfig, loop: LoopConfig, target: Budget, rules: Rules) -> Iterator[ModelConfig]:
-    natural = baseline.width * math.sqrt(baseline.executed_layers / (baseline.layers + loop.length * (loop.visits - 1)))
+def _candidates(frame: ModelConfig, baseline: ModelConfig, target: Budget, rules: Rules) -> Iterator[ModelConfig]:
+    """Models with the depth and the loop of `frame`."""
+    natural = baseline.width * math.sqrt(baseline.executed_layers / frame.executed_layers)
     low, high = (share * natural for share in WIDTHS)
     if high - low > MOST_WIDTHS * rules.multiple_of:
         least = math.ceil((high - low) / MOST_WIDTHS)
@@ -153,7 +157,7 @@ def _candidates(baseline: ModelConfig, loop: LoopConfig, target: Budget, rules: 
             f'widths to try; choose a multiple_of from {least:,} on'
         )
     for width in _multiples(low, high, rules.multiple_of):
-        frame = dataclasses.replace(baseline, width=width, loop=loop)
+        frame = dataclasses.replace(frame, width=width)
         for attention in _attentions(frame, baseline, target, rules):
             for experts in _experts(dataclasses.replace(frame, attention=attention), baseline, target, rules):
                 model = dataclasses.replace(frame, attention=attention, experts=experts)

@@ -48,13 +48,16 @@ def find_partners(
             f'the model to be matched visits its loop {baseline.loop.visits} times; give a Baseline, visits=1'
         )
     flops, parameters, kv = rules.tolerance
+    frame = dataclasses.replace(baseline, layers=rules.layers or baseline.layers)
+    if frame.layers != baseline.layers and protocol in ('parameters', 'depth'):
+        raise ValueError(f'layers={frame.layers}: {protocol=} takes the depth from the Baseline; leave layers at 0')
     if protocol == 'budgets':
-        return match(baseline, middle_loop(baseline, span, visits), mean_attended_keys, rules, count)
+        return match(baseline, middle_loop(frame, span, visits), mean_attended_keys, rules, count)
     if protocol == 'flops':
         rules = dataclasses.replace(rules, tolerance=Ratios(flops, FREE, FREE))
-        return match(baseline, middle_loop(baseline, span, visits), mean_attended_keys, rules, count)
+        return match(baseline, middle_loop(frame, span, visits), mean_attended_keys, rules, count)
     if protocol == 'parameters':
-        model = dataclasses.replace(baseline, loop=middle_loop(baseline, span, visits))
+        model = dataclasses.replace(baseline, loop=middle_loop(frame, span, visits))
         return [partner(model, baseline, mean_attended_keys, Ratios(FREE, parameters, FREE))]
     if protocol == 'depth':
         model = same_depth(baseline, span, visits)
@@ -81,10 +84,10 @@ def remedies(
     return found
 
 
-def middle_loop(baseline: ModelConfig, span: float, visits: int) -> LoopConfig:
+def middle_loop(model: ModelConfig, span: float, visits: int) -> LoopConfig:
     """A loop over the middle `span` of the layers; of an odd rest the larger part goes behind it."""
-    length = _looped(baseline.layers, span, visits)
-    return dataclasses.replace(baseline.loop, start=(baseline.layers - length) // 2, length=length, visits=visits)
+    length = _looped(model.layers, span, visits)
+    return dataclasses.replace(model.loop, start=(model.layers - length) // 2, length=length, visits=visits)
 
 
 def same_depth(baseline: ModelConfig, span: float, visits: int) -> ModelConfig:

@@ -95,26 +95,34 @@ def partners_table(title: str, partners: Sequence[Partner]) -> Table:
     return table
 
 
-def grid_table(cells: Sequence[Cell], starred: Container[str]) -> Table:
-    """One row an arm: shape, parameters, F, S, KV, and the ratios to the cell's Baseline. `starred` cells get a star."""
-    columns = ('cell', 'arm', 'layers', 'D', 'N × H', 'G', 'E', 'F', 'active', 'total', 'F/token', 'KV', 'S')
-    table = _table('the grid', *columns, 'FLOPs', 'parameters', 'KV ratio')
+def grid_tables(cells: Sequence[Cell], starred: Container[str]) -> list[Table]:
+    """Of every arm its geometry, and then what it costs, with the ratios to its Baseline. `starred` cells get a star."""
+    shapes = _table('geometry', 'cell', 'arm', 'layers', 'loop', 'D', 'N × H', 'G', 'E', 'K', 'F')
+    costs = _table('budgets', 'cell', 'arm', 'active', 'total', 'F/token', 'KV', 'S', 'FLOPs', 'parameters', 'KV ratio')
+    above = None
     for cell in cells:
-        sides = (
+        sides = [
             ('baseline', cell.baseline, cell.baseline_budget, ()),
-            ('looped', cell.model, cell.budget, cell.ratios),
-        )
-        for arm, model, budget, ratios in sides:
-            attention = model.attention
-            table.add_row(
-                f'{cell.name}{" *" * (cell.name in starred)}' if arm == 'baseline' else '',
+            (cell.arm, cell.model, cell.budget, cell.ratios),
+        ]
+        for arm, model, budget, ratios in sides[cell.name == above :]:
+            label = f'{cell.name}{" *" * (cell.name in starred)}'
+            attention, experts, loop = model.attention, model.experts, model.loop
+            shapes.add_row(
+                label,
                 arm,
-                f'{budget.layers}' if budget.visits == 1 else f'{budget.layers}→{budget.executed_layers}',
+                f'{model.layers}',
+                f'{loop.start}+{loop.length}×{loop.visits}+{model.coda_layers}' if loop.visits > 1 else '',
                 f'{model.width}',
                 f'{attention.heads} × {attention.head_dim}',
                 f'{attention.kv_heads}',
-                f'{model.experts.count}',
-                f'{model.experts.width}',
+                f'{experts.count}',
+                f'{experts.per_token}',
+                f'{experts.width}',
+            )
+            costs.add_row(
+                label,
+                arm,
                 f'{budget.active.non_embedding / 1e9:.3f}e9',
                 f'{budget.stored.non_embedding / 1e9:.3f}e9',
                 f'{budget.train_flops.non_embedding:.3e}',
@@ -122,8 +130,8 @@ def grid_table(cells: Sequence[Cell], starred: Container[str]) -> Table:
                 f'{budget.sparsity:.3f}',
                 *(f'{ratio:.3f}' for ratio in ratios),
             )
-        table.add_section()
-    return table
+        above = cell.name
+    return [shapes, costs]
 
 
 def shape_of(model: ModelConfig) -> str:

@@ -8,24 +8,24 @@ The budgets are training FLOPs per token (F), stored parameters without embeddin
 last line says T̄, the mean number of keys a query attends to: --mean_attended_keys, or config.data.pack's, or the study's.
 --match lists partners, best first; one in brackets is outside the tolerance, and if all are, the exit code is 1.
 --protocol=budgets fixes all three budgets at the same physical depth (SMELT); parameters only the stored ones (Huginn,
-Ouro, Parcae); flops only FLOPs per token; depth the executed layers at the same width (Iso-Depth). --grid shows the runs
-of experiments/smelt.py. --json writes what is shown, and more, for programs.
+Ouro, Parcae); flops only FLOPs per token; depth the executed layers at the same width (Iso-Depth). --grid shows the
+study's 32 runs, or those of another --experiment. --json writes what is shown, and more, for programs.
 """
 
 import dataclasses
-import json
-from pathlib import Path
+import sys
 
 from absl import flags
 
-from experiments import smelt
 from smelt_jax.budget import answers
 from smelt_jax.budget.attended import STUDY_KEYS, chosen
 from smelt_jax.budget.matching import Rules
 from smelt_jax.budget.protocols import PROTOCOLS
-from smelt_jax.cli.flags import FLAGS, define_config, load_experiment, run_config
+from smelt_jax.cli.flags import FLAGS, define_config, find_experiment, load_experiment, load_module, run_config
 from smelt_jax.config import resolve
 from smelt_jax.data.manifest import open_pack
+
+SIZES = ('multiple_of', 'head_dim_multiple', 'experts_multiple', 'per_token', 'layers')  # of `Rules`
 
 
 def define_flags() -> None:
@@ -33,7 +33,8 @@ def define_flags() -> None:
     define_config(required=False)
     flags.DEFINE_string('against', None, 'A second experiment, FILE.py or FILE.py:ARG, that --config is compared with.')
     flags.DEFINE_bool('match', False, 'Finds looped partners of --config.')
-    flags.DEFINE_bool('grid', False, 'Shows all pairs of experiments/smelt.py.')
+    flags.DEFINE_bool('grid', False, 'Shows every NAME-ARM of --experiment beside its NAME-baseline.')
+    flags.DEFINE_string('experiment', 'experiments/grid.py', 'With --grid: whose ARGS are shown.')
     flags.DEFINE_float(
         'mean_attended_keys', None, 'T̄. See above for what it is if not given.', lower_bound=1, upper_bound=1e7
     )
@@ -46,30 +47,28 @@ def define_flags() -> None:
     flags.DEFINE_integer('experts_multiple', 8, 'Divides the number of experts: the mesh axis they are spread over.')
     flags.DEFINE_integer('per_token', 0, "The partner's experts per token; 0 takes the Baseline's.", 0)
     flags.DEFINE_integer('count', 5, 'Partners listed.', lower_bound=1)
-    flags.DEFINE_string('json', None, 'A file for the result.')
+    flags.DEFINE_integer('layers', 0, "The partner's physical layers; 0 takes the Baseline's.", 0)
+    flags.DEFINE_string('json', None, 'A file for the result, as data.')
+    flags.DEFINE_string('markdown', None, 'A file for the tables.')
 
 
 def run() -> None:
     """Answers."""
-    answer = _answer()
-    answers.show(answer)
-    if FLAGS.json:
-        Path(FLAGS.json).write_text(f'{json.dumps(answer.data, indent=1)}\n')
-    if answer.trouble:
-        raise ValueError(answer.trouble)
+    answers.give(_answer(), ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)
 
 
 def _answer() -> answers.Answer:
     if FLAGS.grid:
-        models = {arg: resolve(smelt.get_config(arg)).model for arg in smelt.ARGS}
-        return answers.grid(models, smelt.PUBLISHED, FLAGS.mean_attended_keys or STUDY_KEYS)
+        module = load_module(find_experiment(FLAGS.experiment))
+        models = {arg: resolve(module.get_config(arg)).model for arg in module.ARGS}
+        return answers.grid(models, getattr(module, 'PUBLISHED', ()), FLAGS.mean_attended_keys or STUDY_KEYS)
     if FLAGS.config is None:
         raise ValueError('--config=FILE.py:ARG is required, or --grid')
     mine = (run := run_config()).name, run.model
     packed = open_pack(run.data.pack).train.mean_attended_keys if run.data.pack else None
     keys, origin = chosen(FLAGS.mean_attended_keys, packed, run.pack.row_tokens)
     if FLAGS.match:
-        sizes = FLAGS.multiple_of, FLAGS.head_dim_multiple, FLAGS.experts_multiple, FLAGS.per_token
+        sizes = (getattr(FLAGS, name) for name in SIZES)
         rules = Rules(answers.tolerance(FLAGS.tolerance), *sizes)
         answer = answers.partners(*mine, FLAGS.protocol, FLAGS.visits, FLAGS.span, keys, rules, FLAGS.count)
     elif FLAGS.against:

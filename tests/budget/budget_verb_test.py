@@ -78,6 +78,16 @@ def test_the_grid_has_all_cells_within_the_published_bounds(tmp_path):
     ]
 
 
+@pytest.mark.parametrize('name', ['grid', 'ablations'])
+def test_the_documents_are_what_the_command_writes(tmp_path, name):
+    """Run the first line of the file to bring it up to date."""
+    done = budget('--grid', f'--experiment=experiments/{name}.py', f'--markdown={tmp_path}/new.md')
+    assert done.returncode == 0, done.stderr
+    new, old = (file.read_text().split('\n', 1) for file in (tmp_path / 'new.md', ROOT / 'docs' / f'{name}.md'))
+    assert new[1] == old[1]
+    assert old[0].startswith('# smelt budget --grid')
+
+
 def test_one_config_has_its_parts_and_its_tokens():
     done = budget(f'--config={CELL}-smelt', '--mean_attended_keys=401')
     assert done.returncode == 0, done.stderr

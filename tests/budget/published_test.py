@@ -1,9 +1,11 @@
-"""The published configurations come out of `experiments/smelt.py` with every published figure, at one T̄ = 401."""
+"""The published configurations come out of the experiments with every published figure, at one T̄ = 401; the ablations match."""
 
 import pytest
 
-from experiments import smelt
+from experiments import ablations, grid, smelt
 from smelt_jax.budget.accounting import budget_of, compare
+from smelt_jax.budget.matching import Rules
+from smelt_jax.budget.protocols import find_partners
 from smelt_jax.cli.flags import load_experiment
 from smelt_jax.config import resolve
 
@@ -30,8 +32,8 @@ RATIOS = {
 
 
 def budget(cell, arm, t=MEAN_KEYS):
-    model = resolve(smelt.get_config(f'{cell}-{arm}')).model
-    return budget_of(model, t, resolve(smelt.get_config(f'{cell}-baseline')).model)
+    model = resolve(grid.get_config(f'{cell}-{arm}')).model
+    return budget_of(model, t, resolve(grid.get_config(f'{cell}-baseline')).model)
 
 
 def rounds_to(value, printed):
@@ -80,7 +82,7 @@ def test_200m_to_four_digits():
 
 def test_compute_of_the_grid_spans_the_published_range():
     """From the smallest endpoint, 10,000 steps and a branch at 100M, to the largest at 1.6B."""
-    config = resolve(smelt.get_config('200m-s95-smelt'))
+    config = resolve(grid.get_config('200m-s95-smelt'))
     step_tokens = config.data.batch_rows * config.pack.row_tokens
     first, last = config.train.branch_steps[0], config.train.branch_steps[-1]
     branch = config.train.branch_tokens
@@ -93,12 +95,12 @@ def test_compute_of_the_grid_spans_the_published_range():
 @pytest.mark.parametrize('scale', smelt.DEPTH)
 def test_experts_give_the_sparsity_levels(scale):
     levels = {'100m': (0, 0.860, 0.952, 0.972)}.get(scale, (0, 0.845, 0.947, 0.969))
-    for sparsity, level in zip(smelt.EXPERTS, levels, strict=True):
+    for sparsity, level in zip(grid.EXPERTS, levels, strict=True):
         assert budget(f'{scale}-{sparsity}', 'baseline').sparsity == pytest.approx(level, abs=0.003)
         assert budget(f'{scale}-{sparsity}', 'smelt').sparsity == pytest.approx(level, abs=0.03)
 
 
-@pytest.mark.parametrize('cell', smelt.CELLS)
+@pytest.mark.parametrize('cell', grid.CELLS)
 def test_every_cell_is_within_the_tolerances_of_the_study(cell):
     flops, parameters, kv = compare(budget(cell, 'smelt'), budget(cell, 'baseline'))
     assert abs(flops - 1) < 0.04
@@ -107,17 +109,47 @@ def test_every_cell_is_within_the_tolerances_of_the_study(cell):
 
 
 def test_the_names_are_the_grid():
-    assert len(smelt.ARGS) == len(set(smelt.ARGS)) == 32
-    assert set(smelt.PUBLISHED) <= set(smelt.CELLS)
+    assert len(grid.ARGS) == len(set(grid.ARGS)) == 32
+    assert set(smelt.ARGS) < set(grid.ARGS)
     with pytest.raises(ValueError, match=r"no run '200m-s96-smelt'; choose one of .*200m-s95-smelt"):
-        load_experiment('experiments/smelt.py:200m-s96-smelt')
+        load_experiment('experiments/grid.py:200m-s96-smelt')
 
 
 @pytest.mark.parametrize('arg', smelt.ARGS)
+def test_the_published_pairs_are_the_same_in_both_files(arg):
+    assert smelt.get_config(arg).to_dict() == grid.get_config(arg).to_dict()
+
+
+@pytest.mark.parametrize(('sparsity', 'arm'), ablations.GEOMETRY)
+def test_an_ablations_geometry_is_what_the_solver_finds_first(sparsity, arm):
+    model = resolve(ablations.get_config(f'{sparsity}-{arm}')).model
+    baseline = resolve(ablations.get_config(f'{sparsity}-baseline')).model
+    layers, (_, length, visits), *_ = ablations.GEOMETRY[sparsity, arm]
+    found = find_partners('budgets', baseline, visits, length / layers, MEAN_KEYS, Rules(layers=layers), 1)
+    assert found[0].model == model
+    assert found[0].within
+
+
+def test_the_ablations_are_of_span_depth_and_visits_around_one_pair():
+    models = {arg: resolve(ablations.get_config(arg)).model for arg in ablations.ARGS}
+    for sparsity in ('s85', 's95'):
+        baseline, pair = (models.pop(f'{sparsity}-{arm}') for arm in ('baseline', 'smelt'))
+        assert baseline.loop.visits == 1
+        assert pair == resolve(grid.get_config(f'200m-{sparsity}-smelt')).model
+    spans = [(arg, model.loop.length) for arg, model in models.items() if 'span' in arg]
+    assert spans == [(f'{sparsity}-span{n}', n) for sparsity in ('s85', 's95') for n in (2, 4, 8, 10, 12)]
+    others = [
+        (arg, model.layers, model.loop.length, model.loop.visits) for arg, model in models.items() if 'span' not in arg
+    ]
+    visits = [(f's85-visits{n}', 12, 6, n) for n in (3, 4)]
+    assert others == visits + [(f's85-depth{n}', n, n // 2, 2) for n in (6, 8, 10, 14, 16, 18)]
+
+
+@pytest.mark.parametrize('arg', grid.ARGS)
 def test_both_arms_differ_in_the_model_only_and_run_the_middle_half(arg):
-    config = smelt.get_config(arg)
+    config = grid.get_config(arg)
     run = resolve(config)
-    other = resolve(smelt.get_config(f'{arg.rpartition("-")[0]}-baseline'))
+    other = resolve(grid.get_config(f'{arg.rpartition("-")[0]}-baseline'))
     assert (run.data, run.pack, run.optim, run.train, run.loss) == (
         other.data,
         other.pack,
