@@ -6,8 +6,8 @@
 The argument is the arm, baseline or smelt. Both have 4 layers; smelt runs the middle two twice, and pays with a narrower
 model with half as many experts again: of the partners that `smelt budget --match` finds, one shaped like the published pairs.
 
-Cost: about seven minutes on two cores. Each arm trains a trunk of 192 updates of 2048 tokens, and three branches of 24
-updates from steps 64, 128 and 192. Expect both arms below the byte trigram that is fitted on the same text.
+Cost: about seven minutes on two cores. Each arm trains a trunk of 96 updates of 4096 tokens, and three branches of 12
+updates from steps 32, 64 and 96. Expect both arms below the byte trigram that is fitted on the same text.
 """
 
 from ml_collections import ConfigDict
@@ -41,7 +41,7 @@ def get_config(arg: str) -> ConfigDict:
     config.pack.tokenizer = 'bpe:4096'
     config.pack.row_tokens = 256
     config.pack.max_bytes = 1_500_000
-    config.data.batch_rows = 8
+    config.data.batch_rows = 16
 
     width, heads, head_dim, experts, expert_width = SHAPES[arg]
     config.model.vocab = 4096
@@ -53,11 +53,11 @@ def get_config(arg: str) -> ConfigDict:
     config.model.experts.update({'count': experts, 'per_token': 2, 'width': expert_width})
 
     config.optim.peak_lr = 3e-3
-    config.optim.warmup_steps = 15
-    config.train.steps = 192
-    config.train.branch_steps = (64, 128, 192)
-    config.train.branch_tokens = 24 * 2048
-    config.train.save_every = 32
+    config.optim.warmup_steps = 8
+    config.train.steps = 96
+    config.train.branch_steps = (32, 64, 96)
+    config.train.branch_tokens = 12 * 4096
+    config.train.save_every = 16
     config.train.log_every = 5
     config.heldout.batch_rows = 16
     config.heldout.max_rows = 96

@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from smelt_jax.data.config import PackConfig, RowsConfig
 from smelt_jax.evaluate.config import HeldoutConfig
 from smelt_jax.model.config import ModelConfig
+from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.train.config import LossConfig, OptimConfig, TrainConfig
 
 
@@ -31,6 +32,7 @@ class RunConfig:
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
     heldout: HeldoutConfig = HeldoutConfig()
+    mesh: MeshConfig = MeshConfig()
 
     def check(self) -> None:
         """Raises ValueError, naming key, value and remedy, on a value that no run could have."""
@@ -38,7 +40,7 @@ class RunConfig:
             raise ValueError("name='': records and figures need one, config.name")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f'seed={self.seed}: must be at least 0 and below 2**32')
-        for room in (self.pack, self.data, self.model, self.loss, self.optim, self.train, self.heldout):
+        for room in (self.pack, self.data, self.model, self.loss, self.optim, self.train, self.heldout, self.mesh):
             room.check()
 
 

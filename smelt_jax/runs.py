@@ -25,7 +25,7 @@ from etils import epath
 from smelt_jax.config import RunConfig, diff, from_dict, to_dict
 
 # These say how a machine does the work or where it finds it, and change no number of the run.
-FREE_KEYS = ('data.pack', 'data.prefetch', 'pack.workers', 'train.peak_flops')
+FREE_KEYS = ('data.pack', 'data.prefetch', 'pack.workers', 'train.peak_flops', 'mesh')
 
 
 # What tells the records of a run apart.
@@ -66,8 +66,9 @@ class RunDir:
         self.records_file = self.path / 'records.jsonl'
         self.tensorboard = self.path / 'tensorboard'
 
-    def claim(self, run: RunConfig, lineage: Lineage) -> None:
-        """Makes the directory this run's, or finds that it already is. Free keys become those of `run`.
+    def claim(self, run: RunConfig, lineage: Lineage, write: bool = True) -> None:
+        """Makes the directory this run's, or finds that it already is. Free keys become those of `run`. With `write` off it
+        only looks: of many processes one writes.
 
         Raises:
           ValueError: it belongs to a run of another config or lineage, and the message lists the keys that differ; or it has
@@ -84,7 +85,7 @@ class RunDir:
                     f'{self.path} belongs to another run, which differs in {"; ".join(lines)}. '
                     f'Give this run a workdir of its own, or the settings of that one{empty}'
                 )
-            if self.config() != run:
+            if write and self.config() != run:
                 self._write_config(run)
             return
         if self.checkpoints.exists():
@@ -92,6 +93,8 @@ class RunDir:
                 f'{self.path} has checkpoints, but no config.json and lineage.json that say whose; '
                 f'give this run a workdir of its own, or bring those files back'
             )
+        if not write:
+            return
         self.path.mkdir(parents=True, exist_ok=True)
         self._write_config(run)
         write_atomically(self.lineage_file, json.dumps(dataclasses.asdict(lineage), indent=2) + '\n')
@@ -217,6 +220,6 @@ def _record_key(record: dict[str, Any]) -> tuple[Any, ...]:
 def _bound(config: dict[str, Any]) -> dict[str, Any]:
     config = json.loads(json.dumps(config))
     for key in FREE_KEYS:
-        room, name = key.split('.')
-        config[room].pop(name, None)
+        room, _, name = key.partition('.')
+        (config[room] if name else config).pop(name or room, None)
     return config

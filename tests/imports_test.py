@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ('smelt_jax', 'pallas_kernels', 'experiments')
 
 # Room → what it may import of ours: a room, or one module of it. Itself always. `X.config` are the settings of room X.
-SETTINGS = {'data.config', 'model.config', 'train.config', 'evaluate.config'}
+SETTINGS = {'data.config', 'model.config', 'train.config', 'evaluate.config', 'parallel.config'}
 MODEL_SIDE = {'batch', 'config', 'runs', 'version', 'host', 'screen', 'data', 'model', 'budget', 'parallel'} | SETTINGS
 ALLOWED: dict[str, set[str]] = {
     'version': set(),

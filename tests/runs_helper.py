@@ -18,6 +18,7 @@ from smelt_jax.data.config import PackConfig, RowsConfig
 from smelt_jax.data.packing import pack
 from smelt_jax.evaluate.config import HeldoutConfig
 from smelt_jax.model.config import AttentionConfig, ExpertsConfig, ModelConfig
+from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
 from smelt_jax.train.config import LossConfig, OptimConfig, TrainConfig
 from smelt_jax.train.optimizer import optimizer
@@ -44,6 +45,7 @@ RUN = RunConfig(
         steps=12, log_every=1, save_every=5, branch_steps=(5, 10, 11), branch_tokens=448, peak_flops=1e10
     ),
     heldout=HeldoutConfig(batch_rows=4, length_bins=(64, 256)),
+    mesh=MeshConfig(fsdp=1),  # of the eight devices that tests have
 )
 
 # `smelt ARGS`, which writes the rows of every update into ROWS and dies by SIGKILL at a given moment: once the line of step

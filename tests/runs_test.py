@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runs_helper import RUN, edit, fill, times_of
 
+from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import FREE_KEYS, Lineage, RunDir, config_fingerprint, read_lines, write_atomically
 
 TRUNK = Lineage('trunk', 'rows', 'bytes', 0, 12)
@@ -20,6 +21,7 @@ CHANGES = {  # of every free key
     'data__prefetch': 9,
     'pack__workers': 3,
     'train__peak_flops': 7.0,
+    'mesh': MeshConfig(expert=2),
 }
 
 

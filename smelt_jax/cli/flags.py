@@ -1,6 +1,7 @@
 """Flags that several verbs have, above all the --config that becomes a `RunConfig`."""
 
 import ast
+import dataclasses
 import difflib
 import importlib.util
 import inspect
@@ -13,7 +14,8 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from smelt_jax.cli import pages
-from smelt_jax.config import RunConfig, resolve
+from smelt_jax.config import RunConfig, from_dict, resolve
+from smelt_jax.parallel.config import MeshConfig
 
 FLAGS = flags.FLAGS
 
@@ -32,6 +34,43 @@ def define_workdir(help_text: str) -> None:
     flags.DEFINE_string('workdir', None, f'{help_text} Required.')
     flags.mark_flag_as_required('workdir')
     flags.register_validator('workdir', lambda value: value != '', 'is empty; give a folder')
+
+
+def define_mesh() -> None:
+    """Defines --mesh, for verbs whose config comes from a run directory."""
+    flags.DEFINE_list('mesh', [], "KEY=VALUE,… of config.mesh, as replica=2,expert=4; the run's own if not given.")
+
+
+def given_mesh() -> MeshConfig | None:
+    """What --mesh says, other keys as they are by default; None if it says nothing. Raises ValueError, naming the entry."""
+    if not FLAGS.mesh:
+        return None
+    config = ConfigDict(dataclasses.asdict(MeshConfig()))
+    for entry in FLAGS.mesh:
+        override(config, entry)
+    mesh = from_dict(MeshConfig, config.to_dict(), 'mesh.')
+    mesh.check()
+    return mesh
+
+
+def define_processes() -> None:
+    """Defines --coordinator and what goes with it: how a run of many processes finds together."""
+    flags.DEFINE_string(
+        'coordinator',
+        '',
+        'HOST:PORT of process 0 of a run of many; auto on a cluster that jax knows (TPU pods, Slurm, MPI).',
+    )
+    flags.DEFINE_integer('process_id', 0, 'Which process this is, with --coordinator=HOST:PORT.', lower_bound=0)
+    flags.DEFINE_integer('process_count', 1, 'How many there are.', lower_bound=1)
+    flags.DEFINE_integer('peer_timeout', 300, 'Seconds that a missing process is waited for.', lower_bound=1)
+
+
+def join_processes() -> None:
+    """Joins them, before jax is used. Raises ValueError, naming who is missing."""
+    if FLAGS.coordinator:
+        from smelt_jax.parallel import processes  # jax, which --help does without
+
+        processes.start(FLAGS.coordinator, FLAGS.process_id, FLAGS.process_count, FLAGS.peer_timeout)
 
 
 def run_config() -> RunConfig:

@@ -1,7 +1,7 @@
 """Packed rows → batches. The position in the data is the step, and nothing else.
 
-The global batch of step s (from 0) holds rows order(seed)[s·B + i], i < B, and process p of P reads the p-th contiguous
-slice of it. So a run resumes on any number of processes, two arms of a comparison read the same rows, and a branch goes
+The global batch of step s (from 0) holds rows order(seed)[s·B + i], i < B, and a process reads those i that its devices
+have. So a run resumes on any number of processes, two arms of a comparison read the same rows, and a branch goes
 on with the row after its trunk's last.
 """
 
@@ -100,7 +100,6 @@ def row_ids(rows: Sized, config: RowsConfig, step: int) -> np.ndarray:
 
 def steps_available(pack_folder: epath.PathLike, config: RowsConfig) -> int | None:
     """Steps that the training rows allow, whole batches only; None if `config.repeat` lifts the limit."""
-    _share(config.batch_rows, 1)
     return None if config.repeat else manifest.load_manifest(pack_folder).train.rows // config.batch_rows
 
 
@@ -139,29 +138,28 @@ def train_batches(
     pack_folder: epath.PathLike,
     config: RowsConfig,
     start_step: int,
-    process_index: int = 0,
-    process_count: int = 1,
+    part: np.ndarray | None = None,
 ) -> Iterator[tuple[int, np.ndarray, Batch]]:
-    """Yields (step, row_ids, batch) from `start_step` on; both are this process's slice of the global batch.
+    """Yields (step, row_ids, batch) from `start_step` on; both are this process's part of the global batch.
 
     Args:
       pack_folder: what `pack` wrote.
       config: batch_rows is B of the global batch; `prefetch` batches are read ahead by as many threads.
       start_step: the first step, from 0.
-      process_index, process_count: which slice of B / process_count rows.
+      part: which rows of a batch this process reads, in 0 … B − 1; None is all.
 
     Raises:
-      ValueError: at once, if the pack is not whole or B does not divide; when the rows run out without `repeat`
-        (`require_steps` says so before the first step).
+      ValueError: at once, if the pack is not whole; when the rows run out without `repeat` (`require_steps` says so before
+        the first step).
     """
-    share = _share(config.batch_rows, process_count)
+    part = np.arange(config.batch_rows) if part is None else part
     rows = PackedRows(pack_folder, 'train')
     order = RowOrder(len(rows), config.seed)
     stop = _NO_LIMIT if config.repeat else len(rows) // config.batch_rows
 
     def read(step: int) -> tuple[int, np.ndarray, Batch]:
-        first = int(step) * config.batch_rows + process_index * share
-        ids = order.ids(first, first + share)
+        first = int(step) * config.batch_rows
+        ids = order.ids(first, first + config.batch_rows)[part]
         return int(step), ids, to_batch(rows.read(ids))
 
     def batches() -> Iterator[tuple[int, np.ndarray, Batch]]:
@@ -193,23 +191,20 @@ def heldout_ids(rows: Sized, max_rows: int) -> np.ndarray:
     return np.arange(count) * len(rows) // count
 
 
-def heldout_batches(
-    pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0, process_index: int = 0, process_count: int = 1
-) -> Iterator[HeldoutBatch]:
+def heldout_batches(pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0) -> Iterator[HeldoutBatch]:
     """All held-out rows once, in order, or `max_rows` of them evenly spaced.
 
-    Every batch has `batch_rows` rows (this process's share: batch_rows / process_count); the last one is filled up with
-    empty rows, which are segment 0 and carry no loss. Raises ValueError as `train_batches`, and without held-out rows.
+    Every batch has `batch_rows` rows; the last one is filled up with empty rows, which are segment 0 and carry no loss.
+    Raises ValueError as `train_batches`, and without held-out rows.
     """
-    share = _share(batch_rows, process_count)
     rows = PackedRows(pack_folder, 'heldout')
     ids = heldout_ids(rows, max_rows)
     empty = Row(*np.zeros((5, rows.manifest.row_tokens + 1), np.int32))
 
     def batches() -> Iterator[HeldoutBatch]:
-        for start in range(process_index * share, len(ids) + process_index * share, batch_rows):
-            found = rows.read(ids[start : start + share])
-            found += [empty] * (share - len(found))
+        for start in range(0, len(ids), batch_rows):
+            found = rows.read(ids[start : start + batch_rows])
+            found += [empty] * (batch_rows - len(found))
             yield HeldoutBatch(
                 to_batch(found),
                 np.stack([row.source_ids[1:] for row in found]),
@@ -217,10 +212,3 @@ def heldout_batches(
             )
 
     return batches()
-
-
-def _share(batch_rows: int, process_count: int) -> int:
-    """Rows of a batch that one process reads."""
-    if batch_rows < 1 or batch_rows % process_count:
-        raise ValueError(f'{batch_rows=} is not divisible by {process_count} processes; choose a positive multiple')
-    return batch_rows // process_count

@@ -17,6 +17,9 @@ from smelt_jax.data.manifest import Manifest, load_manifest, load_tokenizer, ope
 from smelt_jax.data.rows import heldout_batches
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.transformer import Transformer
+from smelt_jax.parallel import processes
+from smelt_jax.parallel.config import MeshConfig
+from smelt_jax.parallel.devices import BATCH, Devices
 from smelt_jax.runs import RunDir
 from smelt_jax.train.load import load
 from smelt_jax.train.loss import token_losses
@@ -55,7 +58,9 @@ class Tally:
         }
 
 
-def evaluate(workdir: str, step: int | None = None, visits: int | None = None, pack: str = '') -> Record:
+def evaluate(
+    workdir: str, step: int | None = None, visits: int | None = None, pack: str = '', mesh: MeshConfig | None = None
+) -> Record:
     """Held-out loss of a checkpoint, added to the run's records.jsonl.
 
     Args:
@@ -63,6 +68,7 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
       step: of the checkpoint; None for the latest.
       visits: of the loop; None for the config's.
       pack: another pack than the run's own, of the same tokenizer; '' for its own.
+      mesh: of the devices; None for the config's.
 
     Raises:
       ValueError, FileNotFoundError: no such run, checkpoint or held-out rows, a pack of another tokenizer, or the run's own
@@ -80,7 +86,9 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
         raise ValueError(
             f'{run.data.pack} was packed anew since {workdir} read it: {trained_on.fingerprint[:12]}, then {lineage.pack[:12]}'
         )
-    _, params, _, step = load(workdir, step)
+    devices = Devices.of(mesh or run.mesh)
+    devices.check(run.model, heldout__batch_rows=run.heldout.batch_rows)
+    _, params, _, step = load(workdir, step, devices)
     record = {
         'task': 'heldout',
         'name': run.name,
@@ -92,9 +100,10 @@ def evaluate(workdir: str, step: int | None = None, visits: int | None = None, p
         'tokenizer': manifest.tokenizer_fingerprint,
         'version': __version__,
         **endpoint(run, trained_on, step, visits),
-        **heldout_loss(params, run, manifest, pack, visits),
+        **heldout_loss(params, run, manifest, pack, visits, devices),
     }
-    run_dir.put_records([record])
+    if processes.first():
+        run_dir.put_records([record])
     return record
 
 
@@ -119,7 +128,7 @@ def at_visits(model: ModelConfig, visits: int) -> ModelConfig:
     return dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits))
 
 
-def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, visits: int) -> Record:
+def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, visits: int, devices: Devices) -> Record:
     """Cross-entropy in nats per token and in bits per byte, over all held-out targets and in groups.
 
     Bytes are those the scored targets stand for. The first token of a segment has no prediction and is not scored; an EOS
@@ -129,17 +138,20 @@ def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, vi
       params: of the model of `run`.
       run, manifest, pack: the config and the packed rows.
       visits: of the loop.
+      devices: that share each batch; every process reads all of it.
     """
     if manifest.heldout.rows == 0:
         raise ValueError(f'{pack} has no held-out rows; pack with a larger pack.heldout_fraction')
-    score = scorer(run.model, visits, run.loss.chunk_tokens)
+    score = scorer(run.model, visits, run.loss.chunk_tokens, devices)
+    mine = devices.local_rows(run.heldout.batch_rows)
     sources = manifest.heldout.sources
     edges = np.array(run.heldout.length_bins)
     token_bytes = load_tokenizer(pack).token_bytes
     by_source, by_length = Tally.empty(len(sources)), Tally.empty(len(edges) + 1)
     for batch, source_ids_BT, document_tokens_BT in heldout_batches(pack, run.heldout.batch_rows, run.heldout.max_rows):
         scored = batch.loss_mask_BT > 0
-        nats = np.asarray(score(params, batch))[scored].astype(np.float64)
+        share = devices.batch(jax.tree.map(lambda array: array[mine], batch), run.heldout.batch_rows)
+        nats = np.asarray(score(params, share))[scored].astype(np.float64)
         if not np.isfinite(nats).all():
             raise ValueError(f'the held-out loss of {run.name} at {visits=} is not finite: nothing was recorded')
         sizes = token_bytes[batch.targets_BT[scored]]
@@ -164,11 +176,12 @@ def length_labels(edges: tuple[int, ...]) -> list[str]:
 
 
 @functools.cache
-def scorer(model: ModelConfig, visits: int, chunk: int) -> Callable[[dict, Batch], jax.Array]:
-    """The compiled function (params, batch) → cross-entropy in nats of every target, float32 [B, T]."""
-    transformer = Transformer(model)
+def scorer(model: ModelConfig, visits: int, chunk: int, devices: Devices) -> Callable[[dict, Batch], jax.Array]:
+    """The compiled function (params, batch) → cross-entropy in nats of every target, float32 [B, T], on every device."""
+    transformer = Transformer(model, devices.share(model))
 
     def score(params: dict, batch: Batch) -> jax.Array:
+        params = transformer.share.outer(params)
         output = transformer.apply(
             {'params': params}, batch.tokens_BT, batch.segment_ids_BT, batch.positions_BT, visits=visits
         )
@@ -176,4 +189,7 @@ def scorer(model: ModelConfig, visits: int, chunk: int) -> Callable[[dict, Batch
         losses_N = token_losses(hidden_ND, params['head'], batch.targets_BT.reshape(-1), chunk)
         return losses_N.reshape(batch.targets_BT.shape)
 
-    return jax.jit(score)
+    def scored(params: dict, batch: Batch) -> jax.Array:
+        return devices.everywhere(devices.each(score, (devices.specs(params), BATCH), BATCH)(params, batch))
+
+    return jax.jit(scored)

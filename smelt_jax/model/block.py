@@ -11,6 +11,7 @@ from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.experts import Experts, RouterSums
 from smelt_jax.model.norm import RMSNorm
 from smelt_jax.model.rotary import Context
+from smelt_jax.model.share import ALL, WHOLE, Share
 
 
 class Seen(NamedTuple):
@@ -24,6 +25,7 @@ class Block(nn.Module):
     """x + s · attention(norm(x)), then x + s · experts(norm(x)), with s the residual scale: 1 outside the loop."""
 
     config: ModelConfig
+    share: Share = ALL
 
     @nn.compact
     def __call__(
@@ -31,7 +33,7 @@ class Block(nn.Module):
     ) -> tuple[jax.Array, Seen]:
         config = self.config
         attention = Attention(config.attention, config.init_std, config.norm_eps, name='attention')
-        experts = Experts(config.experts, config.init_std, name='experts')
+        experts = Experts(config.experts, config.init_std, self.share, name='experts')
         update_BTD, slots = attention(RMSNorm(config.norm_eps, name='attention_norm')(x_BTD), context, slots)
         x_BTD = x_BTD + residual_scale * update_BTD
         update_BTD, sums = experts(RMSNorm(config.norm_eps, name='experts_norm')(x_BTD), context.segment_ids_BT)
@@ -46,24 +48,32 @@ class Stack(nn.Module):
 
     config: ModelConfig
     layers: int
+    share: Share = ALL
 
     @nn.compact
     def __call__(
         self, x_BTD: jax.Array, context: Context, residual_scale: float, slots: Slots | None = None
     ) -> tuple[jax.Array, Seen]:
         block = nn.scan(
-            _rematerialised(self.config.remat),
+            _rematerialised(self.config.remat, self.share),
             variable_axes={'params': 0, 'intermediates': 0},
             split_rngs={'params': True},
             length=self.layers,
             in_axes=(nn.broadcast, nn.broadcast, 0),
         )
-        return block(self.config, name='blocks')(x_BTD, context, residual_scale, slots)
+        return block(self.config, self.share, name='blocks')(x_BTD, context, residual_scale, slots)
 
 
-def _rematerialised(remat: str) -> type[Block]:
-    if remat == 'none':
-        return Block
-    policies = {'layer': None, 'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
+def _rematerialised(remat: str, share: Share) -> type[Block]:
+    block = Block
+    if share.whole is not None:
+        block = nn.map_variables(Block, 'params', share.whole)
+    elif remat == 'none':
+        return block
+    policies = {
+        'none': jax.checkpoint_policies.save_anything_except_these_names(WHOLE),
+        'layer': None,
+        'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    }
     # prevent_cse=False: inside a scan the two computations cannot be merged anyway.
-    return nn.remat(Block, policy=policies[remat], prevent_cse=False, static_argnums=(3,))
+    return nn.remat(block, policy=policies[remat], prevent_cse=False, static_argnums=(3,))

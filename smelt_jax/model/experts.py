@@ -6,9 +6,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pallas_kernels import expert_ffn
 from pallas_kernels.expert_ffn import ExpertWeights
 from smelt_jax.model.config import ExpertsConfig
+from smelt_jax.model.share import ALL, Share
 
 
 class RouterSums(NamedTuple):
@@ -18,11 +18,13 @@ class RouterSums(NamedTuple):
       counts_E: float32, choices of each expert; they sum to K · tokens.
       probs_E: float32, sum of the router's probabilities; they sum to the number of tokens.
       z: float32 scalar, sum of squared log-partition functions.
+      dropped: float32 scalar, choices that found no room; 0 but for a bounded exchange between devices.
     """
 
     counts_E: jax.Array
     probs_E: jax.Array
     z: jax.Array
+    dropped: jax.Array
 
 
 def choose(logits_TE: jax.Array, per_token: int, normalize: bool) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -47,16 +49,18 @@ class Experts(nn.Module):
 
     config: ExpertsConfig
     init_std: float
+    share: Share = ALL
 
     @nn.compact
     def __call__(self, x_BTD: jax.Array, segment_ids_BT: jax.Array) -> tuple[jax.Array, RouterSums]:
         config, width = self.config, x_BTD.shape[-1]
         init = nn.initializers.normal(self.init_std)
         router_DE = self.param('router', init, (width, config.count), jnp.float32)
+        own = config.count // self.share.expert_shards
         weights = ExpertWeights(
-            self.param('gate', init, (config.count, width, config.width), jnp.float32),
-            self.param('up', init, (config.count, width, config.width), jnp.float32),
-            self.param('down', init, (config.count, config.width, width), jnp.float32),
+            self.param('gate', init, (own, width, config.width), jnp.float32),
+            self.param('up', init, (own, width, config.width), jnp.float32),
+            self.param('down', init, (own, config.width, width), jnp.float32),
         )
         x_TD = x_BTD.reshape(-1, width)
         real_T = segment_ids_BT.reshape(-1) > 0
@@ -67,11 +71,11 @@ class Experts(nn.Module):
         # The latest alone, not a tuple that grows when a caller hands its intermediates back in.
         self.sow('intermediates', 'experts', experts_TK, init_fn=lambda: None, reduce_fn=lambda _, latest: latest)
         weights = ExpertWeights(*(weight.astype(x_TD.dtype) for weight in weights))
-        y_TD = expert_ffn(x_TD, weights_TK, experts_TK, weights)
-        return y_TD.reshape(x_BTD.shape), _sums(logits_TE, probs_TE, experts_TK, real_T)
+        y_TD, dropped = self.share.expert_ffn(x_TD, weights_TK, experts_TK, weights)
+        return y_TD.reshape(x_BTD.shape), _sums(logits_TE, probs_TE, experts_TK, real_T, dropped)
 
 
-def _sums(logits_TE, probs_TE, experts_TK, real_T) -> RouterSums:
+def _sums(logits_TE, probs_TE, experts_TK, real_T, dropped) -> RouterSums:
     real_T1 = real_T[:, None]
     log_partition_T = jax.nn.logsumexp(logits_TE, axis=-1)
     # A token's choices are distinct: its row of the one-hot sum is 0 or 1.
@@ -80,4 +84,5 @@ def _sums(logits_TE, probs_TE, experts_TK, real_T) -> RouterSums:
         counts_E=jnp.sum(chosen_TE, axis=0, dtype=jnp.float32),
         probs_E=jnp.sum(jnp.where(real_T1, probs_TE, 0), axis=0),
         z=jnp.sum(jnp.where(real_T, jnp.square(log_partition_T), 0)),
+        dropped=dropped,
     )

@@ -13,6 +13,7 @@ from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.experts import RouterSums
 from smelt_jax.model.norm import RMSNorm
 from smelt_jax.model.rotary import context_of
+from smelt_jax.model.share import ALL, Share
 
 
 class Output(NamedTuple):
@@ -32,9 +33,12 @@ class Transformer(nn.Module):
 
     At one visit it computes what Qwen3-MoE computes. Parameters: `embed` [V, D], `prelude`, `recur`, `coda` (each with
     `blocks`, stacked over its physical layers; an empty one is absent), `final_norm`, `head` [D, V].
+
+    `share` is what a device of a mesh has of the parameters; embedding, head and final norm are given whole.
     """
 
     config: ModelConfig
+    share: Share = ALL
 
     @nn.compact
     def __call__(
@@ -84,11 +88,11 @@ class Transformer(nn.Module):
         """Name, module and residual scale of each stack that has layers, in their order."""
         config, loop = self.config, self.config.loop
         if loop.start:
-            yield 'prelude', Stack(config, loop.start, name='prelude'), 1.0
+            yield 'prelude', Stack(config, loop.start, self.share, name='prelude'), 1.0
         if loop.length:
             yield 'recur', self._loop(visits), float(visits) ** -loop.residual_exponent
         if config.coda_layers:
-            yield 'coda', Stack(config, config.coda_layers, name='coda'), 1.0
+            yield 'coda', Stack(config, config.coda_layers, self.share, name='coda'), 1.0
 
     def _loop(self, visits: int):
         """The loop: one stack, scanned over visits with its parameters broadcast."""
@@ -100,7 +104,7 @@ class Transformer(nn.Module):
             length=visits,
             in_axes=(nn.broadcast, nn.broadcast, 0),
         )
-        return stack(self.config, self.config.loop.length, name='recur')
+        return stack(self.config, self.config.loop.length, self.share, name='recur')
 
 
 def logits_of(params: dict, hidden_BTD: jax.Array) -> jax.Array:

@@ -1,8 +1,10 @@
 """Annealing branches: from a trunk's checkpoint, over tokens it has not seen, with a cosine decay."""
 
+import dataclasses
 import os
 
 from smelt_jax.data.manifest import open_pack
+from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import Lineage, RunDir, config_fingerprint
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.loop import branch_updates, fit, named_pack
@@ -10,7 +12,7 @@ from smelt_jax.train.schedule import branch_schedule, trunk_schedule
 from smelt_jax.train.state import TrainState
 
 
-def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
+def branch(trunk: str, step: int, workdir: str, tokens: int, mesh: MeshConfig | None = None) -> RunDir:
     """Anneals the trunk's checkpoint of `step` in `workdir`, from the branch's own last checkpoint if it has one.
 
     The branch's first update has the trunk's learning rate at that step, its first row is the trunk's next one, and the
@@ -21,6 +23,7 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
       step: of a checkpoint there.
       workdir: the branch's own directory.
       tokens: length; rounded up to whole updates.
+      mesh: of the devices; None for the trunk's.
 
     Raises:
       ValueError: no such checkpoint, a trunk that is a branch itself, too few rows left, or a workdir that is another run's;
@@ -28,6 +31,7 @@ def branch(trunk: str, step: int, workdir: str, tokens: int) -> RunDir:
     """
     trunk_dir, run_dir = RunDir(trunk), RunDir(workdir)
     run = trunk_dir.config()
+    run = dataclasses.replace(run, mesh=mesh or run.mesh)
     if tokens < 1:
         raise ValueError(f"a branch of {tokens} tokens: give --tokens, or train.branch_tokens in the trunk's config")
     if run_dir.path.resolve() == trunk_dir.path.resolve():

@@ -15,6 +15,7 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
+from smelt_jax.parallel import processes
 from smelt_jax.runs import RunDir
 from smelt_jax.train.state import TrainState
 
@@ -41,7 +42,9 @@ class Checkpoints:
         self.path = run_dir.checkpoints
         self._local = '://' not in str(self.path)
         if not read_only:
-            self._set_aside()
+            if processes.first():
+                self._set_aside()
+            processes.meet('what is incomplete is set aside')
         kept = [policies.LatestN(keep), policies.CustomSteps(list(pinned))]
         self._manager = ocp.CheckpointManager(
             self.path.resolve() if self._local else self.path,

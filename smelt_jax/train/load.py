@@ -1,5 +1,6 @@
 """A trained model for analysis: from a run directory, on one device, nothing of the optimizer read."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ from etils import epath
 
 from smelt_jax.config import RunConfig
 from smelt_jax.model.transformer import Transformer
+from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import RunDir
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.state import init_params
@@ -15,7 +17,7 @@ from smelt_jax.train.state import init_params
 class Loaded(NamedTuple):
     """Attributes:
     model: call `jax.jit(model.apply)({'params': params}, tokens_BT, segment_ids_BT, positions_BT)`.
-    params: float32, on the first device.
+    params: float32.
     config: of the run.
     step: of the checkpoint.
     """
@@ -26,8 +28,9 @@ class Loaded(NamedTuple):
     step: int
 
 
-def load(workdir: epath.PathLike, step: int | None = None) -> Loaded:
-    """The model of a run directory, trunk or branch, at a step; None is the newest complete one.
+def load(workdir: epath.PathLike, step: int | None = None, devices: Devices | None = None) -> Loaded:
+    """The model of a run directory, trunk or branch, at a step; None is the newest complete one. On the first device, or
+    where `devices` have it.
 
     Raises:
       FileNotFoundError: no run directory, or nothing saved there yet.
@@ -39,5 +42,6 @@ def load(workdir: epath.PathLike, step: int | None = None) -> Loaded:
         step = checkpoints.latest() if step is None else step
         if step is None:
             raise FileNotFoundError(f'{workdir} has no complete checkpoint yet')
-        like = jax.eval_shape(lambda: init_params(run.model, seed=0))
+        init = functools.partial(init_params, run.model, seed=0)
+        like = jax.eval_shape(init) if devices is None else devices.placed(init)
         return Loaded(Transformer(run.model), checkpoints.restore_params(step, like), run, step)

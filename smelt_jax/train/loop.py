@@ -1,5 +1,6 @@
 """The training loop of trunks and branches: resumes, steps, checks, reports, saves."""
 
+import contextlib
 import functools
 import math
 import sys
@@ -17,12 +18,14 @@ from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import Manifest, open_pack
 from smelt_jax.data.rows import require_steps, train_batches
 from smelt_jax.model.config import ModelConfig
+from smelt_jax.parallel import processes
+from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import Lineage, RunDir
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.config import OptimConfig
 from smelt_jax.train.optimizer import optimizer
 from smelt_jax.train.peak import peak_flops
-from smelt_jax.train.report import Report
+from smelt_jax.train.report import Report, Silence
 from smelt_jax.train.schedule import trunk_schedule
 from smelt_jax.train.state import TrainState, init_state
 from smelt_jax.train.step import Metrics, make_step
@@ -64,33 +67,40 @@ def fit(
       seed: gives the state a fresh run starts from, for abstract shapes of it; None initialises parameters.
     """
     check(run, manifest)
+    devices = Devices.of(run.mesh)
+    devices.check(run.model, data__batch_rows=run.data.batch_rows)
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
-    run_dir.claim(run, lineage)
+    first = processes.first()  # it alone writes; the others look, so that what is refused is refused by all
+    run_dir.claim(run, lineage, write=first)
+    processes.meet('claimed')
     pinned = run.train.branch_steps if lineage.kind == 'trunk' else ()
-    with run_dir.held(), Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
+    held = run_dir.held() if first else contextlib.nullcontext()
+    with held, Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
         latest = checkpoints.latest()
         if latest is not None and latest >= lineage.stop:
             return
-        like = jax.eval_shape(_fresh, run.model, run.optim, run.seed)
-        if latest is not None:
+        like = devices.placed(functools.partial(init_state, run.model, optimizer(run.optim), run.seed))
+        if latest is not None and first:
             print(f'{run_dir.path}: going on from step {latest}', file=sys.stderr)
         state = checkpoints.restore(latest, like) if latest is not None else seed(like)
         step = lineage.start if latest is None else latest
-        state = _fresh(run.model, run.optim, run.seed) if state is None else state
         # Fresh or restored, jit must see the same placement: else it compiles the step once more for a branch.
-        state = jax.device_put(state, jax.devices()[0])
+        state = _fresh(run.model, run.optim, run.seed, devices) if state is None else state
 
         flops = budget_of(run.model, manifest.train.mean_attended_keys).train_flops.total
         peak = peak_flops(run.train.peak_flops, run.model.dtype)
-        batches = train_batches(run.data.pack, run.data, step)
-        with Report(run_dir, run_dir.path.name, step, lineage.stop, flops, peak) as report:
-            _updates(run, lineage, schedule, manifest.row_tokens, state, step, batches, report, checkpoints)
+        part = devices.local_rows(run.data.batch_rows)
+        batches = train_batches(run.data.pack, run.data, step, part)
+        made = Report(run_dir, run_dir.path.name, step, lineage.stop, flops, peak) if first else Silence()
+        with made as report:
+            _updates(run, devices, lineage, schedule, manifest.row_tokens, state, step, batches, report, checkpoints)
         checkpoints.wait()
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _fresh(model: ModelConfig, optim: OptimConfig, seed: int) -> TrainState:
-    return init_state(model, optimizer(optim), seed)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _fresh(model: ModelConfig, optim: OptimConfig, seed: int, devices: Devices) -> TrainState:
+    """Made where it lies: no device and no host has all of it, unless the mesh is one device."""
+    return devices.keep(init_state(model, optimizer(optim), seed))
 
 
 def named_pack(run: RunConfig) -> str:
@@ -136,19 +146,20 @@ def check(run: RunConfig, manifest: Manifest) -> None:
 
 def _updates(
     run: RunConfig,
+    devices: Devices,
     lineage: Lineage,
     schedule: optax.Schedule,
     row_tokens: int,
     state: TrainState,
     start: int,
     batches: Iterator[tuple[int, np.ndarray, Batch]],
-    report: Report,
+    report: Report | Silence,
     checkpoints: Checkpoints,
 ) -> None:
-    update = make_step(run.model, run.loss, run.optim)
+    update = make_step(run.model, run.loss, run.optim, devices)
     watch = _Watch(report, run.train.log_every, lineage.stop, run.data.batch_rows * row_tokens)
     for step, (_, row_ids, batch) in zip(range(start, lineage.stop), batches, strict=False):
-        state, metrics = update(state, batch, jnp.float32(schedule(step)))
+        state, metrics = update(state, devices.batch(batch, run.data.batch_rows), jnp.float32(schedule(step)))
         # The update before is looked at while this one runs: the device never waits for the check.
         watch.look()
         done = step + 1
@@ -165,7 +176,7 @@ def _updates(
 class _Watch:
     """Looks at the metrics of an update once it is done: stops the run on a number that is none, logs when it is time."""
 
-    def __init__(self, report: Report, log_every: int, stop: int, tokens: int) -> None:
+    def __init__(self, report: Report | Silence, log_every: int, stop: int, tokens: int) -> None:
         self._report, self._log_every, self._stop, self._tokens = report, log_every, stop, tokens
         self._followed: tuple[int, np.ndarray, Metrics] | None = None
         self._finite: dict[str, float] = {}

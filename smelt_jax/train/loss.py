@@ -1,6 +1,7 @@
 """Cross-entropy in chunks, and the balance losses. Sums leave; the step divides once."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -10,6 +11,13 @@ from smelt_jax.batch import Batch
 from smelt_jax.model.experts import RouterSums
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.train.config import LossConfig
+
+Total = Callable[[jax.Array], jax.Array]
+
+
+def itself(array: jax.Array) -> jax.Array:
+    """The total over one device."""
+    return array
 
 
 class LossSums(NamedTuple):
@@ -30,17 +38,26 @@ class LossSums(NamedTuple):
 
 
 def objective(
-    params: dict, model: Transformer, batch: Batch, config: LossConfig, targets: jax.Array, tokens: jax.Array
-) -> tuple[jax.Array, tuple[LossSums, jax.Array]]:
+    params: dict,
+    model: Transformer,
+    batch: Batch,
+    config: LossConfig,
+    targets: jax.Array,
+    tokens: jax.Array,
+    total: Total = itself,
+) -> tuple[jax.Array, tuple[LossSums, RouterSums]]:
     """What is minimised, for a part of a batch: its share of the mean over the whole batch.
 
     Args:
+      params: as `model.share` has them.
       targets, tokens: counts of the whole batch (`LossSums`), of which this is a part. The shares of all parts add up to
         cross-entropy / targets + weighted balance losses / tokens.
+      total: adds up over the devices that share the batch; balance is that of all their tokens.
 
     Returns:
-      The share, and (the sums, counts_XE: choices of each expert in each executed layer).
+      The share, and (the sums, `RouterSums` of every executed layer), of this device's rows.
     """
+    params = model.share.outer(params)
     output = model.apply({'params': params}, batch.tokens_BT, batch.segment_ids_BT, batch.positions_BT)
     width = output.hidden_BTD.shape[-1]
     cross_entropy = cross_entropy_sum(
@@ -54,24 +71,27 @@ def objective(
     sums = LossSums(
         cross_entropy,
         jnp.sum(batch.loss_mask_BT),
-        balance_loss(output.router, real) * real,
+        balance_sum(output.router, total(output.router.counts_E)),
         jnp.mean(output.router.z),
         real,
     )
     auxiliary = config.balance * sums.balance + config.router_z * sums.router_z
     share = sums.cross_entropy / jnp.maximum(targets, 1) + auxiliary / jnp.maximum(tokens, 1)
-    return share, (sums, output.router.counts_E)
+    return share, (sums, output.router)
 
 
-def balance_loss(router: RouterSums, tokens: jax.Array) -> jax.Array:
-    """E · Σ_e f_e · P_e, averaged over executed layers: f the share of choices, P the mean probability (Switch, eq. 4).
+def balance_sum(router: RouterSums, counts_XE: jax.Array) -> jax.Array:
+    """E · Σ_e f_e · p_e, averaged over executed layers: f the share of choices, p the sum of probabilities (Switch, eq. 4).
 
-    1 when both are uniform, E when one expert gets everything; 0 without tokens.
+    Over the number of tokens it is 1 when both are uniform, E when one expert gets everything; 0 without tokens.
+
+    Args:
+      router: of some of the tokens whose choices are counted; the sums of all parts add up.
+      counts_XE: choices of all those tokens.
     """
-    experts = router.counts_E.shape[-1]
-    choices_X1 = jnp.maximum(jnp.sum(router.counts_E, axis=-1, keepdims=True), 1)
-    per_layer_X = experts * jnp.sum(router.counts_E / choices_X1 * router.probs_E, axis=-1) / jnp.maximum(tokens, 1)
-    return jnp.mean(per_layer_X)
+    experts = counts_XE.shape[-1]
+    choices_X1 = jnp.maximum(jnp.sum(counts_XE, axis=-1, keepdims=True), 1)
+    return jnp.mean(experts * jnp.sum(counts_XE / choices_X1 * router.probs_E, axis=-1))
 
 
 def token_losses(hidden_ND: jax.Array, head_DV: jax.Array, targets_N: jax.Array, chunk: int) -> jax.Array:

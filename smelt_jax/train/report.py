@@ -20,7 +20,7 @@ CLOCK_KEYS = ('tokens_per_second', 'mfu', 'seconds')
 
 
 class Report:
-    """Writes a line a log step and shows progress. One writer a run: process 0's. Use as a context manager."""
+    """Writes a line a log step and shows progress. Use as a context manager."""
 
     def __init__(self, run_dir: RunDir, label: str, start: int, stop: int, flops_per_token: float, peak: float) -> None:
         """
@@ -99,6 +99,25 @@ class Report:
         if self._plain and (now - self._last_plain > 10 or step == self._stop):
             self._last_plain = now
             self._plain.print(f'{self._label}  step {step}/{self._stop}  {note}', highlight=False)
+
+
+class Silence:
+    """A report of nothing: of many processes one reports."""
+
+    def __enter__(self) -> 'Silence':
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def start_clock(self) -> None:
+        """Nothing."""
+
+    def step(self, step: int, tokens: float) -> None:
+        """Nothing."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
 
 
 class _Events:

@@ -19,6 +19,7 @@ from smelt_jax.data.rows import PackedRows
 from smelt_jax.evaluate.heldout import evaluate, heldout_loss, length_labels
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.transformer import Transformer
+from smelt_jax.parallel.devices import one_device
 from smelt_jax.runs import RunDir
 
 pytestmark = pytest.mark.usefixtures('quick')
@@ -124,8 +125,10 @@ def test_a_group_of_nothing_has_no_loss(looped: RunConfig, make_run: Callable, t
 @pytest.mark.parametrize('batch_rows', [1, 7])
 def test_the_batch_around_a_row_changes_nothing(looped: RunConfig, run_dir: RunDir, batch_rows: int) -> None:
     manifest, params = load_manifest(looped.data.pack), params_of(looped.model, 5)
-    other = heldout_loss(params, edit(looped, heldout__batch_rows=batch_rows), manifest, looped.data.pack, 2)
-    record = heldout_loss(params, looped, manifest, looped.data.pack, 2)
+    other = heldout_loss(
+        params, edit(looped, heldout__batch_rows=batch_rows), manifest, looped.data.pack, 2, one_device()
+    )
+    record = heldout_loss(params, looped, manifest, looped.data.pack, 2, one_device())
     assert other['targets'] == record['targets']
     assert other['loss'] == pytest.approx(record['loss'], rel=1e-6)
 
@@ -134,7 +137,7 @@ def test_some_rows_are_spread_over_all(looped: RunConfig) -> None:
     manifest, params = load_manifest(looped.data.pack), params_of(looped.model, 5)
     rows = [index * manifest.heldout.rows // 6 for index in range(6)]
     assert manifest.heldout.rows > 30
-    some = heldout_loss(params, edit(looped, heldout__max_rows=6), manifest, looped.data.pack, 2)
+    some = heldout_loss(params, edit(looped, heldout__max_rows=6), manifest, looped.data.pack, 2, one_device())
     assert_entry(some, *plain_groups(looped, list(plain_targets(looped, params, 2, rows)))[''][''])
-    many = heldout_loss(params, edit(looped, heldout__max_rows=10**6), manifest, looped.data.pack, 2)
-    assert many == heldout_loss(params, looped, manifest, looped.data.pack, 2)
+    many = heldout_loss(params, edit(looped, heldout__max_rows=10**6), manifest, looped.data.pack, 2, one_device())
+    assert many == heldout_loss(params, looped, manifest, looped.data.pack, 2, one_device())

@@ -92,11 +92,11 @@ def test_how_much_padding_there_is_changes_nothing():
 
 
 def test_padding_is_not_counted():
-    sums, counts_XE = expected()[0]
+    sums, router = expected()[0]
     real = np.sum(~PADDING_BT)
     assert sums.tokens == real
     assert sums.targets == np.sum(BATCH.loss_mask_BT)
-    np.testing.assert_array_equal(np.sum(counts_XE, axis=1), MODEL.experts.per_token * real)
+    np.testing.assert_array_equal(np.sum(router.counts_E, axis=1), MODEL.experts.per_token * real)
 
 
 @pytest.mark.parametrize('token', [3, -1, MODEL.vocab, -100])
@@ -112,6 +112,6 @@ def test_the_embedding_and_the_target_of_padding_are_never_read(token):
 
 def test_a_batch_of_padding_alone_trains_nothing():
     """Loss 0 and gradients 0, not NaN."""
-    (sums, counts_XE), grads = trained(PARAMS, Batch(*(np.zeros_like(array) for array in BATCH)))
-    assert not np.any(counts_XE)
+    (sums, router), grads = trained(PARAMS, Batch(*(np.zeros_like(array) for array in BATCH)))
+    assert not np.any(router.counts_E)
     assert all(not np.any(leaf) for leaf in (*sums, *jax.tree.leaves(grads)))

@@ -34,7 +34,7 @@ def block_layer(params, x_BTD, scale):
     """The project's own block, alone."""
     context = context_of(BATCH.segment_ids_BT, BATCH.positions_BT, TINY.attention)
     x_BTD, seen = Block(TINY).apply({'params': params}, x_BTD, context, scale)
-    return x_BTD, tuple(seen.router)
+    return x_BTD, tuple(seen.router)[:3]
 
 
 def by_hand(layer, params, model):
@@ -52,7 +52,7 @@ def measured(forward, params):
     """(what `forward` returns of real tokens, its gradient under a random cotangent)."""
 
     def scalar(params):
-        logits_BTV, (counts_XE, probs_XE, z_X) = forward(params)
+        logits_BTV, (counts_XE, probs_XE, z_X, *_) = forward(params)
         outputs = jnp.where(REAL_BT[..., None], logits_BTV, 0), probs_XE, z_X
         return mix(outputs), (*outputs, counts_XE)
 

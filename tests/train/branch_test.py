@@ -11,6 +11,7 @@ from models import assert_same
 from runs_helper import RUN, make_pack, smelt_killed, state_at, times_of, without_clock
 
 from smelt_jax.data.rows import PackedRows, row_ids
+from smelt_jax.parallel.devices import one_device
 from smelt_jax.runs import RunDir, config_fingerprint
 from smelt_jax.train import loop
 from smelt_jax.train.branch import branch
@@ -82,9 +83,9 @@ def test_the_first_update_is_the_one_that_the_trunk_made(trunk: Path, tmp_path: 
 
 
 def test_a_branch_runs_the_program_that_was_compiled_for_its_trunk(trunk: Path, tmp_path: Path) -> None:
-    programs = make_step(RUN.model, RUN.loss, RUN.optim)._cache_size()
+    programs = make_step(RUN.model, RUN.loss, RUN.optim, one_device())._cache_size()
     branch(str(trunk), 5, str(tmp_path / 'leaf'), TOKENS)
-    assert make_step(RUN.model, RUN.loss, RUN.optim)._cache_size() == programs == 1
+    assert make_step(RUN.model, RUN.loss, RUN.optim, one_device())._cache_size() == programs == 1
 
 
 def test_the_optimizer_goes_on_counting(branched: tuple) -> None:

@@ -14,7 +14,7 @@ from models import TINY, assert_close, jit, packed, params_of, run
 from smelt_jax.model.experts import RouterSums
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.train.config import LossConfig
-from smelt_jax.train.loss import balance_loss, cross_entropy_sum, objective, token_losses
+from smelt_jax.train.loss import balance_sum, cross_entropy_sum, objective, token_losses
 
 N, D, V = 37, 12, 29
 
@@ -106,19 +106,24 @@ def sums_of(probs_TE, per_token, layers=1):
     """RouterSums of tokens with these probabilities, the same in every layer."""
     experts_TK = np.argsort(-probs_TE, axis=1, kind='stable')[:, :per_token]
     counts_E = np.bincount(experts_TK.reshape(-1), minlength=probs_TE.shape[1]).astype(np.float32)
-    return RouterSums(np.tile(counts_E, (layers, 1)), np.tile(np.sum(probs_TE, axis=0), (layers, 1)), np.zeros(layers))
+    return RouterSums(
+        np.tile(counts_E, (layers, 1)), np.tile(np.sum(probs_TE, axis=0), (layers, 1)), *np.zeros((2, layers))
+    )
 
 
 @pytest.mark.parametrize('experts', [2, 8])
 def test_balance_is_1_when_uniform_and_the_number_of_experts_when_one_gets_all(experts):
-    uniform = RouterSums(np.full((3, experts), 5.0), np.full((3, experts), 40.0 / experts), np.zeros(3))
-    np.testing.assert_allclose(balance_loss(uniform, 40.0), 1, rtol=1e-6)
+    uniform = RouterSums(np.full((3, experts), 5.0), np.full((3, experts), 40.0 / experts), np.zeros(3), np.zeros(3))
+    np.testing.assert_allclose(balance_sum(uniform, uniform.counts_E) / 40, 1, rtol=1e-6)
     one = np.eye(experts, dtype=np.float32)[:1].repeat(3, axis=0) * 40
-    np.testing.assert_allclose(balance_loss(RouterSums(one, one, np.zeros(3)), 40.0), experts, rtol=1e-6)
+    np.testing.assert_allclose(
+        balance_sum(RouterSums(one, one, np.zeros(3), np.zeros(3)), one) / 40, experts, rtol=1e-6
+    )
 
 
 def test_balance_without_tokens_is_0():
-    assert balance_loss(RouterSums(np.zeros((2, 4)), np.zeros((2, 4)), np.zeros(2)), 0.0) == 0
+    none = np.zeros((2, 4))
+    assert balance_sum(RouterSums(none, none, np.zeros(2), np.zeros(2)), none) == 0
 
 
 @settings(deadline=None, max_examples=30)
@@ -130,8 +135,8 @@ def test_balance_equals_a_loop_over_experts(scores_TE, per_token):
     for expert in range(5):
         share = np.sum(chosen_TK == expert) / chosen_TK.size
         expected += 5 * share * np.mean(probs_TE[:, expert])
-    actual = balance_loss(sums_of(probs_TE, per_token, layers=2), 9.0)
-    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    sums = sums_of(probs_TE, per_token, layers=2)
+    np.testing.assert_allclose(balance_sum(sums, sums.counts_E) / 9, expected, rtol=1e-5)
 
 
 # The objective.
@@ -155,7 +160,7 @@ def test_the_objective_is_cross_entropy_plus_weighted_router_losses():
     cross_entropy = np.sum(losses_BT * BATCH.loss_mask_BT)
     np.testing.assert_allclose(sums.cross_entropy, cross_entropy, rtol=1e-5)
     balance, z = [], []
-    for counts_E, probs_E, layer_z in zip(*router, strict=True):
+    for counts_E, probs_E, layer_z, _ in zip(*router, strict=True):
         balance.append(np.sum(counts_E / np.sum(counts_E) * probs_E / TOKENS) * TINY.experts.count)
         z.append(layer_z / TOKENS)
     assert len(balance) == TINY.executed_layers

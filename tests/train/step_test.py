@@ -119,7 +119,7 @@ def test_metrics_are_what_the_forward_pass_says():
 
 
 def test_rows_that_microbatches_do_not_divide_are_an_error_with_both_numbers():
-    with pytest.raises(ValueError, match=r'batch_rows=4 is not divisible by optim.accumulate=3'):
+    with pytest.raises(ValueError, match=r'4 rows of a batch on a device are not divisible by optim.accumulate=3'):
         gradients({}, Transformer(TINY), BATCH, LOSS, accumulate=3)
 
 

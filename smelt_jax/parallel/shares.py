@@ -1,0 +1,77 @@
+"""What each device of a mesh has of a model (`model.share.Share`), and which collectives bring it the rest."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import Mesh
+
+from smelt_jax.model.config import ModelConfig
+from smelt_jax.model.share import ALL, WHOLE, Share, own_experts
+from smelt_jax.parallel.config import MeshConfig
+from smelt_jax.parallel.exchange import by_gather, by_sending
+from smelt_jax.parallel.mesh import AXES, rule_of
+from smelt_jax.parallel.rows import emulated
+
+# These are computed with in float32, whatever the model's dtype.
+FLOAT32 = ('router',)
+
+
+@functools.cache
+def share_of(mesh: Mesh, config: MeshConfig, model: ModelConfig) -> Share:
+    """A device's share on this mesh: all of the model where there is one device."""
+    if mesh.size == 1:
+        return ALL
+    expert = mesh.shape['expert']
+    return Share(
+        expert_shards=expert,
+        whole=functools.partial(_whole, jnp.dtype(model.dtype)) if mesh.shape['fsdp'] > 1 else None,
+        expert_ffn=own_experts if expert == 1 else _exchange(mesh, config),
+    )
+
+
+def _exchange(mesh: Mesh, config: MeshConfig):
+    on_cpu = mesh.devices.flat[0].platform == 'cpu'
+    kind = ('gather' if on_cpu else 'ragged') if config.exchange == 'auto' else config.exchange
+    if kind == 'gather':
+        return by_gather
+    return by_sending(emulated if on_cpu else lax.ragged_all_to_all, config.buffer)
+
+
+def _whole(dtype: jnp.dtype, params: dict) -> dict:
+    """Every leaf with an axis cut by `fsdp` gathered, in the dtype it is computed with."""
+
+    def one(path: tuple, leaf: jax.Array) -> jax.Array:
+        name, rule = path[-1].key, rule_of(path)
+        if 'fsdp' not in rule:
+            return leaf
+        axis = rule.index('fsdp') - len(rule) + leaf.ndim
+        return checkpoint_name(_gathered(leaf, axis, jnp.float32 if name in FLOAT32 else dtype), WHOLE)
+
+    return jax.tree_util.tree_map_with_path(one, params)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _gathered(part: jax.Array, axis: int, dtype: jnp.dtype) -> jax.Array:
+    """The whole of what the devices of `fsdp` have parts of. Gradients are added up in float32, whatever the dtype."""
+    return lax.all_gather(part.astype(dtype), 'fsdp', axis=axis, tiled=True)
+
+
+def _gathered_forward(part, axis, dtype):
+    return _gathered(part, axis, dtype), None
+
+
+def _gathered_backward(axis, dtype, _, gradient):
+    return (lax.psum_scatter(gradient.astype(jnp.float32), 'fsdp', scatter_dimension=axis, tiled=True),)
+
+
+_gathered.defvjp(_gathered_forward, _gathered_backward)
+
+
+def add_up(path: tuple, gradient: jax.Array) -> jax.Array:
+    """A parameter's gradient over the devices that have the same part of it: all axes but those that cut it, which have
+    added up on the way."""
+    cut = rule_of(path)
+    return lax.psum(gradient, tuple(axis for axis in AXES if axis not in cut))
