@@ -42,6 +42,13 @@ setuptools.setup(
         # In no lock file: torch alone outweighs all the rest. Tests that need it skip without it.
         'hf': ['torch', 'transformers>=4.57'],
         'eval': ['lm-eval>=0.4.9'],
-        'dev': ['hypothesis>=6.100', 'mypy>=1.15', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.9'],
+        'dev': [
+            'hypothesis>=6.100',
+            'libtpu>=0.0.40; sys_platform == "linux" and platform_machine == "x86_64"',  # compiles for TPUs, without one
+            'mypy>=1.15',
+            'pytest>=8',
+            'pytest-xdist>=3.6',
+            'ruff>=0.9',
+        ],
     },
 )

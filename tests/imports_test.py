@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     'data': {'batch', 'version'},
     'model': {'batch', 'pallas_kernels'},
     'budget': {'model.config', 'screen'},
-    'parallel': {'model', 'pallas_kernels'},
+    'parallel': {'model', 'pallas_kernels', 'budget'},
     'config': SETTINGS,
     'runs': {'config', 'version'},
     'train': MODEL_SIDE,

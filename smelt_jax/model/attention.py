@@ -2,13 +2,13 @@
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
 from smelt_jax.model.attend import attend
 from smelt_jax.model.cache import Slots, attend_slots, put
 from smelt_jax.model.config import AttentionConfig
 from smelt_jax.model.norm import RMSNorm
 from smelt_jax.model.rotary import Context, rotate
+from smelt_jax.model.share import ALL, Share
 
 
 class Attention(nn.Module):
@@ -21,6 +21,7 @@ class Attention(nn.Module):
     config: AttentionConfig
     init_std: float
     norm_eps: float
+    share: Share = ALL
 
     @nn.compact
     def __call__(self, x_BTD: jax.Array, context: Context, slots: Slots | None) -> tuple[jax.Array, Slots | None]:
@@ -39,10 +40,10 @@ class Attention(nn.Module):
             slots = put(slots, k_BTGH, v_BTGH, context)
             out_BTNH = attend_slots(q_BTNH, slots, context.positions_BT)
         out_shape = (config.heads * head_dim, width)
-        o_ND = self.param('o', nn.initializers.normal(self.init_std), out_shape, jnp.float32)
+        o_ND = self.share.weight(self, 'o', nn.initializers.normal(self.init_std), out_shape, x_BTD)
         return out_BTNH.reshape(*x_BTD.shape[:2], -1) @ o_ND.astype(x_BTD.dtype), slots
 
     def _project(self, name: str, x_BTD: jax.Array, heads: int) -> jax.Array:
         shape = (x_BTD.shape[-1], heads * self.config.head_dim)
-        kernel = self.param(name, nn.initializers.normal(self.init_std), shape, jnp.float32)
+        kernel = self.share.weight(self, name, nn.initializers.normal(self.init_std), shape, x_BTD)
         return (x_BTD @ kernel.astype(x_BTD.dtype)).reshape(*x_BTD.shape[:2], heads, self.config.head_dim)

@@ -11,7 +11,7 @@ from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.experts import Experts, RouterSums
 from smelt_jax.model.norm import RMSNorm
 from smelt_jax.model.rotary import Context
-from smelt_jax.model.share import ALL, WHOLE, Share
+from smelt_jax.model.share import ALL, Share, kept
 
 
 class Seen(NamedTuple):
@@ -32,7 +32,7 @@ class Block(nn.Module):
         self, x_BTD: jax.Array, context: Context, residual_scale: float, slots: Slots | None = None
     ) -> tuple[jax.Array, Seen]:
         config = self.config
-        attention = Attention(config.attention, config.init_std, config.norm_eps, name='attention')
+        attention = Attention(config.attention, config.init_std, config.norm_eps, self.share, name='attention')
         experts = Experts(config.experts, config.init_std, self.share, name='experts')
         update_BTD, slots = attention(RMSNorm(config.norm_eps, name='attention_norm')(x_BTD), context, slots)
         x_BTD = x_BTD + residual_scale * update_BTD
@@ -65,15 +65,8 @@ class Stack(nn.Module):
 
 
 def _rematerialised(remat: str, share: Share) -> type[Block]:
-    block = Block
-    if share.whole is not None:
-        block = nn.map_variables(Block, 'params', share.whole)
-    elif remat == 'none':
-        return block
-    policies = {
-        'none': jax.checkpoint_policies.save_anything_except_these_names(WHOLE),
-        'layer': None,
-        'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    }
+    if remat == 'none' and share == ALL:
+        return Block
+    policies = {'none': kept, 'layer': None, 'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
     # prevent_cse=False: inside a scan the two computations cannot be merged anyway.
-    return nn.remat(block, policy=policies[remat], prevent_cse=False, static_argnums=(3,))
+    return nn.remat(Block, policy=policies[remat], prevent_cse=False, static_argnums=(3,))

@@ -55,12 +55,12 @@ class Experts(nn.Module):
     def __call__(self, x_BTD: jax.Array, segment_ids_BT: jax.Array) -> tuple[jax.Array, RouterSums]:
         config, width = self.config, x_BTD.shape[-1]
         init = nn.initializers.normal(self.init_std)
-        router_DE = self.param('router', init, (width, config.count), jnp.float32)
-        own = config.count // self.share.expert_shards
+        count, share = config.count, self.share
+        router_DE = share.weight(self, 'router', init, (width, count), x_BTD)
         weights = ExpertWeights(
-            self.param('gate', init, (own, width, config.width), jnp.float32),
-            self.param('up', init, (own, width, config.width), jnp.float32),
-            self.param('down', init, (own, config.width, width), jnp.float32),
+            share.weight(self, 'gate', init, (count, width, config.width), x_BTD),
+            share.weight(self, 'up', init, (count, width, config.width), x_BTD),
+            share.weight(self, 'down', init, (count, config.width, width), x_BTD),
         )
         x_TD = x_BTD.reshape(-1, width)
         real_T = segment_ids_BT.reshape(-1) > 0
@@ -71,7 +71,7 @@ class Experts(nn.Module):
         # The latest alone, not a tuple that grows when a caller hands its intermediates back in.
         self.sow('intermediates', 'experts', experts_TK, init_fn=lambda: None, reduce_fn=lambda _, latest: latest)
         weights = ExpertWeights(*(weight.astype(x_TD.dtype) for weight in weights))
-        y_TD, dropped = self.share.expert_ffn(x_TD, weights_TK, experts_TK, weights)
+        y_TD, dropped = share.expert_ffn(x_TD, weights_TK, experts_TK, weights)
         return y_TD.reshape(x_BTD.shape), _sums(logits_TE, probs_TE, experts_TK, real_T, dropped)
 
 

@@ -2,14 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 import pallas_kernels
 from pallas_kernels.expert_ffn import ExpertWeights
 
-WHOLE = 'whole'
+WHOLE = 'whole'  # `checkpoint_name` of a parameter that was gathered
+GATHERED_OVER = 'fsdp'  # the mesh axis
 
 # (x_TD, weights_TK, experts_TK, this device's expert weights) → (y_TD, choices that found no room, float32 scalar).
 ExpertFfn = Callable[[jax.Array, jax.Array, jax.Array, ExpertWeights], tuple[jax.Array, jax.Array]]
@@ -22,28 +25,46 @@ def own_experts(
     return pallas_kernels.expert_ffn(x_TD, weights_TK, experts_TK, weights), jnp.zeros((), jnp.float32)
 
 
+def _as_it_is(name: str, part: jax.Array, near: jax.Array | None = None) -> jax.Array:
+    return part
+
+
+def _full(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return shape
+
+
 @dataclasses.dataclass(frozen=True)
 class Share:
     """The part of a model that one device has. The default is all of it.
 
     Attributes:
-      expert_shards: the experts are cut into so many equal parts, of which the device has one.
-      whole: a subtree of parameters, as the device has it → what is computed with, dicts of the same keys. None leaves
-        them as they are. What it gathers it names WHOLE (`checkpoint_name`): the backward pass gathers it again.
+      shape: (name of a parameter, its shape in the model) → the shape that the device has.
+      whole: (name, what the device has, an activation) → the parameter as it is computed with: all of it, but of experts
+        the device's own. It is fetched when the activation is there, and again for the backward pass (`GATHERED_OVER`).
       expert_ffn: the sparse FFN of this device's tokens, by whosever experts they chose.
     """
 
-    expert_shards: int = 1
-    whole: Callable[[dict], dict] | None = None
+    shape: Callable[[str, tuple[int, ...]], tuple[int, ...]] = _full
+    whole: Callable[..., jax.Array] = _as_it_is
     expert_ffn: ExpertFfn = own_experts
 
+    def weight(
+        self, module: nn.Module, name: str, init: Callable, shape: tuple[int, ...], near: jax.Array
+    ) -> jax.Array:
+        """Declares a parameter of `module`, and makes it whole."""
+        return self.whole(name, module.param(name, init, self.shape(name, shape), jnp.float32), near)
+
     def outer(self, params: dict) -> dict:
-        """`params` with what lies outside the stacks (embedding, head, final norm) made whole. Stacks do that themselves, a
-        layer at a time."""
-        if self.whole is None:
-            return params
-        outer = {name: params[name] for name in ('embed', 'head', 'final_norm')}
-        return params | self.whole(outer)
+        """`params` with embedding and head made whole; layers do that themselves, one at a time."""
+        return params | {name: self.whole(name, params[name]) for name in ('embed', 'head')}
 
 
 ALL = Share()
+
+
+def kept(primitive: Any, *_: Any, **params: Any) -> bool:
+    """A checkpoint policy: all but parameters that were gathered, which would be the whole model on every device."""
+    inner = params.get('call_jaxpr')  # of a function with a gradient of its own
+    gathers = [params] if primitive.name == 'all_gather' else []
+    gathers += [eqn.params for eqn in inner.eqns if eqn.primitive.name == 'all_gather'] if inner is not None else []
+    return params.get('name') != WHOLE and not any(GATHERED_OVER in eqn['axis_name'] for eqn in gathers)

@@ -63,9 +63,9 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
     devices = devices[:used]
     if config.slices > 1:
         inner, outer = (replica // config.slices, fsdp, expert), (config.slices, 1, 1)
-        grid = mesh_utils.create_hybrid_device_mesh(inner, outer, devices)
+        grid = mesh_utils.create_hybrid_device_mesh(inner, outer, devices, allow_split_physical_axes=True)
     else:
-        grid = mesh_utils.create_device_mesh((replica, fsdp, expert), devices)
+        grid = mesh_utils.create_device_mesh((replica, fsdp, expert), devices, allow_split_physical_axes=True)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * 3)
 
 

@@ -12,7 +12,7 @@ from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.share import ALL, WHOLE, Share, own_experts
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.exchange import by_gather, by_sending
-from smelt_jax.parallel.mesh import AXES, rule_of
+from smelt_jax.parallel.mesh import AXES, RULES, rule_of
 from smelt_jax.parallel.rows import emulated
 
 # These are computed with in float32, whatever the model's dtype.
@@ -24,11 +24,10 @@ def share_of(mesh: Mesh, config: MeshConfig, model: ModelConfig) -> Share:
     """A device's share on this mesh: all of the model where there is one device."""
     if mesh.size == 1:
         return ALL
-    expert = mesh.shape['expert']
     return Share(
-        expert_shards=expert,
-        whole=functools.partial(_whole, jnp.dtype(model.dtype)) if mesh.shape['fsdp'] > 1 else None,
-        expert_ffn=own_experts if expert == 1 else _exchange(mesh, config),
+        shape=functools.partial(_part, mesh),
+        whole=functools.partial(_whole, jnp.dtype(model.dtype)) if mesh.shape['fsdp'] > 1 else ALL.whole,
+        expert_ffn=own_experts if mesh.shape['expert'] == 1 else _exchange(mesh, config),
     )
 
 
@@ -40,17 +39,17 @@ def _exchange(mesh: Mesh, config: MeshConfig):
     return by_sending(emulated if on_cpu else lax.ragged_all_to_all, config.buffer)
 
 
-def _whole(dtype: jnp.dtype, params: dict) -> dict:
-    """Every leaf with an axis cut by `fsdp` gathered, in the dtype it is computed with."""
+def _part(mesh: Mesh, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size // (mesh.shape[axis] if axis else 1) for size, axis in zip(shape, RULES[name], strict=True))
 
-    def one(path: tuple, leaf: jax.Array) -> jax.Array:
-        name, rule = path[-1].key, rule_of(path)
-        if 'fsdp' not in rule:
-            return leaf
-        axis = rule.index('fsdp') - len(rule) + leaf.ndim
-        return checkpoint_name(_gathered(leaf, axis, jnp.float32 if name in FLOAT32 else dtype), WHOLE)
 
-    return jax.tree_util.tree_map_with_path(one, params)
+def _whole(dtype: jnp.dtype, name: str, part: jax.Array, near: jax.Array | None = None) -> jax.Array:
+    """Gathered over `fsdp`, in the dtype it is computed with."""
+    if near is not None:
+        # Only when the layer's input is there: else all visits' layers would be gathered before the first one runs.
+        part, _ = lax.optimization_barrier((part, lax.stop_gradient(near.reshape(-1)[0])))
+    wanted = jnp.float32 if name in FLOAT32 else dtype
+    return checkpoint_name(_gathered(part, RULES[name].index('fsdp'), wanted), WHOLE)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
@@ -74,4 +73,5 @@ def add_up(path: tuple, gradient: jax.Array) -> jax.Array:
     """A parameter's gradient over the devices that have the same part of it: all axes but those that cut it, which have
     added up on the way."""
     cut = rule_of(path)
-    return lax.psum(gradient, tuple(axis for axis in AXES if axis not in cut))
+    axes = tuple(axis for axis in AXES if axis not in cut and lax.axis_size(axis) > 1)
+    return lax.psum(gradient, axes) if axes else gradient
