@@ -13,7 +13,8 @@ from smelt_jax.parallel.mesh import AXES
 KINDS = ('all-gather', 'all-reduce', 'reduce-scatter', 'ragged-all-to-all', 'all-to-all', 'collective-permute')
 _BYTES = {'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's32': 4, 'u32': 4, 'f32': 4, 's64': 8, 'f64': 8}
 _HEAD = re.compile(r'^(?:ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{')
-_OPERATION = re.compile(rf'= (.*?) ({"|".join(KINDS)})(?:-start)?\(')
+_MADE = re.compile(r'^ *(?:ROOT )?%?([\w.\-]+) = (\S+) ')
+_OPERATION = re.compile(rf'= (.*?) ({"|".join(KINDS)})(?:-start)?\(%?([\w.\-]*)')
 _CALLED = re.compile(r'(?:body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)')
 _BRANCHES = re.compile(r'branch_computations=\{([^}]*)\}')
 _CONDITION = re.compile(r'condition=%?([\w.\-]+)')
@@ -44,6 +45,7 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
         str, list[tuple[str, str, str]]
     ] = {}  # computation → those it calls: name, turns if they are said, condition
     limits: dict[str, dict[str, float]] = {}  # computation → its whole constants, and ROOT: what it compares with
+    types: dict[str, str] = {}  # instruction → what it gives
     name = entry = ''
     for line in text.splitlines():
         if head := _HEAD.match(line):
@@ -51,13 +53,16 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
             own[name], inner[name], limits[name] = [], [], {}
             entry = name if line.startswith('ENTRY') else entry
         elif name:
+            if made := _MADE.match(line):
+                types[made[1]] = made[2]
             if operation := _OPERATION.search(line):
                 axes = _axes(line, mesh, groups)
                 devices = math.prod(mesh.shape[axis] for axis in axes)
                 channel = _CHANNEL.search(line)
                 # Channel 1 is that of all which have none of their own.
                 number = channel[1] if channel and channel[1] != '1' else f'{name} {len(own[name])}'
-                own[name].append((number, (operation[2], axes), _received(operation[2], operation[1], devices)))
+                size = _received(operation[2], operation[1], types.get(operation[3], ''), devices)
+                own[name].append((number, (operation[2], axes), size))
             if constant := _CONSTANT.search(line):
                 limits[name][constant[1]] = float(constant[2])
             if compared := _COMPARED.search(line):
@@ -99,15 +104,21 @@ def _by_channel(name: str, times: float, own: dict, inner: dict) -> dict[str, li
     return found
 
 
-def _received(kind: str, result: str, devices: int) -> float:
-    arrays = [math.prod(map(int, dims.split(','))) * _BYTES[kind_of] if dims else _BYTES[kind_of]
-              for kind_of, dims in re.findall(r'\b([a-z]+\d*)\[([\d,]*)\]', result)]  # fmt: skip
-    # Where it is split into a start and an end, operands stand beside the result; a ragged one has offsets, too.
-    asynchronous = max(arrays) if '((' in result else sum(arrays)
-    size = float(min(arrays[:2]) if kind == 'ragged-all-to-all' else asynchronous)
+def _received(kind: str, result: str, operand: str, devices: int) -> float:
+    if kind == 'ragged-all-to-all':  # the smaller side of the two: the other may have room for the worst case
+        size = min(_sizes(result)[:2] + _sizes(operand))
+    else:
+        # Where it is split into a start and an end, operands stand beside the result.
+        size = max(_sizes(result)) if '((' in result else sum(_sizes(result))
     if kind == 'reduce-scatter':
         size *= devices
-    return size * (devices - 1) / devices * (2 if kind == 'all-reduce' else 1)
+    return float(size * (devices - 1) / devices * (2 if kind == 'all-reduce' else 1))
+
+
+def _sizes(types: str) -> list[float]:
+    """Bytes of the arrays in the text of a type."""
+    found = re.findall(r'\b([a-z]+\d*)\[([\d,]*)\]', types)
+    return [_BYTES[kind] * math.prod(_numbers(dims)) if dims else float(_BYTES[kind]) for kind, dims in found]
 
 
 def _groups_of(mesh: Mesh) -> dict[frozenset[frozenset[int]], tuple[str, ...]]:

@@ -75,15 +75,15 @@ def tpu(name='v5e:2x4'):
 
 @pytest.mark.parametrize('remat', ['none', 'layer'])
 def test_a_ragged_step_for_tpus(remat):
-    """Exchange and sums to the byte. What `fsdp` gathers is cut into pieces there that run beside other work, and cannot be
-    told apart in the text: on CPU it is held to the byte, above."""
-    model = edit(MODEL, dtype='bfloat16', remat=remat)
-    sent, _ = compiled(model, MeshConfig(2, 2, 2, exchange='ragged'), tpu())
+    # 256: narrower rows, or such as are no multiple of it, are padded to that when they are sent.
+    model = edit(MODEL, dtype='bfloat16', remat=remat, width=256)
+    # Else pieces of one collective stand in several places, beside other work, and cannot be told apart in the text.
+    whole = {'xla_tpu_enable_async_collective_fusion': 'false'}
+    sent, _ = compiled(model, MeshConfig(2, 2, 2, exchange='ragged'), tpu(), whole)
     assert any(kind == 'ragged-all-to-all' for kind, _ in sent)
-    expected, found = update_bytes(model, 2, 2, 2, tokens=ROWS // 8 * LENGTH, exchange='ragged'), by_axis(sent)
-    assert found['expert'] == pytest.approx(expected['expert'], rel=0.02)
-    assert found['sum'] == pytest.approx(expected['sum'], rel=0.02)
-    assert found['fsdp'] > 0
+    # The compiler may add gradients up everywhere instead of scattering the sums: twice the bytes of what was asked for.
+    sent['reduce-scatter', ('fsdp',)] += sent.pop(('all-reduce', ('fsdp',)), 0.0) / 2
+    assert_as_the_formula_says(model, (2, 2, 2), sent, 'ragged')
 
 
 def test_temporary_memory_does_not_grow_with_the_number_of_experts():
