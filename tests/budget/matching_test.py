@@ -24,7 +24,7 @@ BASELINE = model('200m-s95-baseline')
 DENSE = dataclasses.replace(BASELINE, experts=ExpertsConfig(count=1, per_token=1, width=3456))
 
 
-@pytest.mark.parametrize('cell', smelt.PUBLISHED)
+@pytest.mark.parametrize('cell', smelt.CELLS)
 def test_from_a_published_baseline_alone_it_is_at_least_as_near_as_the_published_partner(cell):
     baseline, published = model(f'{cell}-baseline'), model(f'{cell}-smelt')
     best = match(baseline, middle_loop(baseline, 0.5, 2), KEYS)[0]

@@ -12,7 +12,6 @@ looped model are counted in its jaxpr, where scans have a length.
 """
 
 import dataclasses
-import functools
 import math
 
 import jax
@@ -24,8 +23,8 @@ from experiments import smelt
 from pallas_kernels import expert_ffn
 from smelt_jax.budget.accounting import budget_of
 from smelt_jax.config import resolve
-from smelt_jax.model import experts
 from smelt_jax.model.config import AttentionConfig, ExpertsConfig, LoopConfig, ModelConfig
+from smelt_jax.model.share import Share
 from smelt_jax.model.transformer import Transformer, logits_of
 
 ROWS, LENGTH = 2, 128  # one block of queries: the scores of a row are a whole square, so T̄ = LENGTH
@@ -65,7 +64,7 @@ def leaves_of(model):
         dataclasses.replace(SMALL, attention=AttentionConfig(4, 4, 6, qk_norm=False)),
         dataclasses.replace(SMALL, loop=LoopConfig(start=0, length=5, visits=2)),
         dataclasses.replace(SMALL, loop=LoopConfig()),
-        *(resolve(smelt.get_config(f'{cell}-{arm}')).model for cell in smelt.PUBLISHED for arm in smelt.ARMS),
+        *(resolve(smelt.get_config(f'{cell}-{arm}')).model for cell in smelt.CELLS for arm in smelt.ARMS),
     ],
     ids=lambda model: f'{model.width}-{model.loop.start}-{model.loop.length}',
 )
@@ -82,15 +81,13 @@ def test_every_leaf_of_the_network_is_counted_once_and_in_its_part(model):
     assert looped == dataclasses.asdict(budget.looped)
 
 
-@pytest.fixture
-def every_expert_runs(monkeypatch):
-    """Sparse experts as one dense product."""
-    monkeypatch.setattr(experts, 'expert_ffn', functools.partial(expert_ffn, implementation='reference'))
+def every_expert_runs(x_TD, weights_TK, experts_TK, weights):
+    return expert_ffn(x_TD, weights_TK, experts_TK, weights, implementation='reference'), jnp.zeros(())
 
 
 def loss_of(model):
     """A function of parameters and rows whose gradient needs all of the network, and the shapes it takes."""
-    net = Transformer(model)
+    net = Transformer(model, Share(expert_ffn=every_expert_runs))
 
     def loss(variables, tokens, segment_ids, positions):
         output = net.apply(variables, tokens, segment_ids, positions)
@@ -100,7 +97,7 @@ def loss_of(model):
     return loss, (variables, *3 * [ints()])
 
 
-def test_xla_counts_the_same_flops(every_expert_runs):
+def test_xla_counts_the_same_flops():
     model = ModelConfig(
         vocab=512,
         width=512,
@@ -123,7 +120,7 @@ def test_xla_counts_the_same_flops(every_expert_runs):
 
 
 @pytest.mark.parametrize('visits', [1, 2, 3])
-def test_the_products_of_a_looped_model_are_exactly_those_counted(every_expert_runs, visits):
+def test_the_products_of_a_looped_model_are_exactly_those_counted(visits):
     all_active = dataclasses.replace(SMALL.experts, count=SMALL.experts.per_token)
     loop = dataclasses.replace(SMALL.loop, visits=visits)
     model = dataclasses.replace(SMALL, experts=all_active, loop=loop)
