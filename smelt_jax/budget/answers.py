@@ -132,6 +132,8 @@ def give(answer: Answer, question: str, json_file: str | None, markdown_file: st
     """Prints tables, then lines, and writes them to files if asked. Raises ValueError with the answer's trouble.
 
     `question`: the command, which heads the Markdown."""
+    if json_file and json_file == markdown_file:
+        raise ValueError(f'--json and --markdown are both {json_file}; give each a file of its own')
     console = Console(markup=False)
     screen.show(console, answer.tables)
     for line in answer.lines:
@@ -145,6 +147,13 @@ def give(answer: Answer, question: str, json_file: str | None, markdown_file: st
         raise ValueError(answer.trouble)
 
 
+def one_question(**asked: object) -> None:
+    """Raises ValueError if more than one of these flags is given: only one would be answered."""
+    given = [f'--{name}' for name, value in asked.items() if value]
+    if len(given) > 1:
+        raise ValueError(f'{" and ".join(given)}: ask one thing at a time')
+
+
 def tolerance(words: Sequence[str]) -> Ratios:
     """Reads one fraction for all budgets, or three: FLOPs, parameters, KV."""
     try:
@@ -153,6 +162,8 @@ def tolerance(words: Sequence[str]) -> Ratios:
         bounds = []
     if len(bounds) not in (1, 3):
         raise ValueError(f'tolerance={",".join(words)}: give one fraction, or three for FLOPs, parameters and KV')
+    if not all(0 < bound < 1 for bound in bounds):
+        raise ValueError(f'tolerance={",".join(words)}: a fraction is more than 0 and less than 1, as 0.04 for 4%')
     return Ratios(*(bounds * 3 if len(bounds) == 1 else bounds))
 
 

@@ -33,6 +33,8 @@ def cells(models: Mapping[str, ModelConfig], mean_attended_keys: float) -> list[
         baseline_budget = budget_of(baseline, mean_attended_keys, baseline)
         budget = budget_of(model, mean_attended_keys, baseline)
         found.append(Cell(name, arm, baseline, model, baseline_budget, budget, compare(budget, baseline_budget)))
+    if not found:
+        raise ValueError(f'no pair of NAME-baseline and NAME-ARM among {", ".join(models) or "no arguments"}')
     return found
 
 

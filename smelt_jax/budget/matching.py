@@ -95,8 +95,10 @@ def match(
             best[model.width] = (key, model)
     if not best:
         raise ValueError(
-            f'no model of similar shape meets multiple_of={rules.multiple_of}, '
-            f'head_dim_multiple={rules.head_dim_multiple}, experts_multiple={rules.experts_multiple}; choose smaller ones'
+            f'no model of similar shape meets multiple_of={rules.multiple_of}, head_dim_multiple={rules.head_dim_multiple}, '
+            f'experts_multiple={rules.experts_multiple} with {frame.layers} layers, {loop.visits} visits and '
+            f'{rules.per_token or baseline.experts.per_token} experts a token: choose smaller multiples, or sizes nearer the '
+            f"Baseline's {baseline.layers} layers and {baseline.experts.per_token} experts a token"
         )
     ranked = sorted(best.values(), key=lambda entry: (entry[0], entry[1].width))
     return [partner(model, baseline, mean_attended_keys, rules.tolerance) for _, model in ranked[:count]]

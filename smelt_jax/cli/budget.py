@@ -58,9 +58,10 @@ def run() -> None:
 
 
 def _answer() -> answers.Answer:
+    answers.one_question(grid=FLAGS.grid, match=FLAGS.match, against=FLAGS.against)
     if FLAGS.grid:
         module = load_module(find_experiment(FLAGS.experiment))
-        models = {arg: resolve(module.get_config(arg)).model for arg in module.ARGS}
+        models = {arg: resolve(module.get_config(arg)).model for arg in getattr(module, 'ARGS', ())}
         return answers.grid(models, getattr(module, 'PUBLISHED', ()), FLAGS.mean_attended_keys or STUDY_KEYS)
     if FLAGS.config is None:
         raise ValueError('--config=FILE.py:ARG is required, or --grid')

@@ -168,4 +168,6 @@ def load_module(path: Path) -> Any:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ValueError(f'{path}, line {error.lineno}: {error.msg}') from None
+    except ImportError as error:
+        raise ValueError(f'{path}: {error}; install it, or mend the import') from error
     return module

@@ -116,7 +116,17 @@ def test_a_partner_is_listed_with_its_reason():
     ('args', 'words'),
     [
         ([], '--config=FILE.py:ARG is required, or --grid'),
-        ([f'--config={CELL}-baseline', '--match', '--tolerance=0'], 'give more than 0'),
+        (['--grid', '--match'], '--grid and --match: ask one thing at a time'),
+        ([f'--config={CELL}-baseline', '--match', f'--against={CELL}-smelt'], '--match and --against: ask one thing'),
+        ([f'--config={CELL}-smelt', f'--against={CELL}-baseline', '--tolerance=nan'], 'more than 0 and less than 1'),
+        ([f'--config={CELL}-baseline', '--match', '--tolerance=inf'], 'more than 0 and less than 1'),
+        (
+            [f'--config={CELL}-baseline', '--match', '--layers=10000'],
+            'with 10000 layers, 2 visits and 8 experts a token',
+        ),
+        (['--grid', '--experiment=experiments/tiny_moe.py'], ' beside it; there are '),
+        (['--grid', '--json=x', '--markdown=x'], '--json and --markdown are both x'),
+        ([f'--config={CELL}-baseline', '--match', '--tolerance=0'], 'more than 0'),
         ([f'--config={CELL}-baseline', '--match', '--tolerance=1,2'], 'give one fraction, or three'),
         ([f'--config={CELL}-baseline', '--match', '--span=0'], 'loops none of them'),
         ([f'--config={CELL}-baseline', '--config.model.attention.heads=7'], 'not divisible by kv_heads=4'),
