@@ -47,8 +47,8 @@ class Devices:
         return jax.tree_util.tree_map_with_path(spec_of, tree)
 
     def placed(self, tree: Any) -> Any:
-        """Abstract arrays with the shapes of `tree` and their place on the mesh."""
-        shapes = jax.eval_shape(lambda: tree) if not callable(tree) else jax.eval_shape(tree)
+        """Abstract arrays with the shapes of `tree`, or of what it makes if it is a function, and their place on the mesh."""
+        shapes = jax.eval_shape(tree if callable(tree) else lambda: tree)
         return jax.tree.map(
             lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
             shapes,

@@ -14,9 +14,7 @@ from jax import lax
 
 from pallas_kernels import ExpertWeights, expert_ffn, route
 from smelt_jax.model.share import ExpertFfn
-from smelt_jax.parallel.rows import Moves, send
-
-AXIS = 'expert'
+from smelt_jax.parallel.rows import AXIS, Moves, send
 
 
 def by_gather(
