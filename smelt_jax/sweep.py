@@ -71,10 +71,15 @@ def with_pack(runs: dict[str, RunConfig], root: epath.Path) -> dict[str, RunConf
 
 
 def launcher_lines(
-    experiment: str, runs: dict[str, RunConfig], workdir: str, settings: Sequence[str] = ()
+    experiment: str, runs: dict[str, RunConfig], workdir: str, settings: Sequence[str] = (), joined: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
     """The commands of a sweep for a launcher that runs arms on machines of their own: the one that packs, to be run first,
-    and one line an arm. `settings`: KEY=VALUE, as they are set in `runs`."""
+    and one line an arm.
+
+    Args:
+      settings: KEY=VALUE, as they are set in `runs`.
+      joined: flags of every command that runs a model: how its processes find together.
+    """
     runs = with_pack(runs, epath.Path(workdir))
     overrides = [f'--config.{entry}' for entry in settings if not entry.startswith('data.pack=')]
     packing, lines = '', []
@@ -90,7 +95,7 @@ def launcher_lines(
                 ['branch', f'--trunk={trunk}', f'--step={step}', f'--workdir={leaf}'],
                 ['evaluate', f'--workdir={leaf}'],
             ]
-        lines.append(' && '.join(shlex.join(['smelt', *command]) for command in commands))
+        lines.append(' && '.join(shlex.join(['smelt', *command, *joined]) for command in commands))
     return packing, lines
 
 

@@ -196,6 +196,10 @@ def test_the_command_prints_lines_and_nothing_else_to_stdout(experiment: str, sm
     assert line.startswith(f'smelt train --config={experiment}:loop --config.train.steps=20 ')
     assert done.stderr.startswith('smelt pack ')
     assert not os.listdir(tmp_path)
+    done = smelt(*args, '--arms=loop', '--coordinator=auto')
+    assert [command.endswith(' --coordinator=auto') for command in done.stdout.strip().split(' && ')] == [True] * 10
+    done = smelt(*args[:-2], '--coordinator=auto', code=1)
+    assert 'with --lines it prints commands for many' in done.stderr
     done = smelt(*args, '--set=train.stpes=3', code=1)
     assert done.stderr.startswith('smelt sweep: error: unknown key train.stpes; known here: steps')
 

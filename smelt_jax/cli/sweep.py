@@ -4,8 +4,8 @@
     smelt sweep --experiment=experiments/smelt.py --arms=200m-s95-baseline,200m-s95-smelt --workdir=DIR --lines
 
 The first arm is what the others are compared with. Kill it at any moment and run it again: it goes on where it was. With
---lines nothing runs: one line of commands an arm is printed, for a launcher that gives each arm a machine of its own, and
-to stderr the command that packs, which comes before them.
+--lines nothing runs: one line of commands an arm is printed, for a launcher that gives each arm a machine of its own, or a
+pod (--coordinator=auto), and to stderr the command that packs, which comes before them.
 """
 
 import inspect
@@ -17,11 +17,12 @@ from smelt_jax.cli.flags import define_workdir, find_experiment, load_experiment
 
 
 def define_flags() -> None:
-    """--experiment, --arms, --set, --lines and --workdir."""
+    """--experiment, --arms, --set, --lines, --coordinator and --workdir."""
     flags.DEFINE_string('experiment', None, 'The experiment, FILE.py. Required.')
     flags.DEFINE_list('arms', None, 'Arguments of the experiment, the first the reference; its ARGS if not given.')
     flags.DEFINE_multi_string('set', [], 'KEY=VALUE, set in the config of every arm; may be repeated.')
     flags.DEFINE_bool('lines', False, 'Print the commands of each arm, one arm a line, instead of running them.')
+    flags.DEFINE_string('coordinator', '', 'With --lines: given to every command, for arms of many processes.')
     define_workdir('Where packed rows, runs and results go.')
     flags.mark_flag_as_required('experiment')
 
@@ -42,8 +43,13 @@ def run() -> None:
         for entry in given.set:
             override(settings, entry)
         runs[arm] = config.resolve(settings)
+    if given.coordinator and not given.lines:
+        raise ValueError(
+            f'--coordinator={given.coordinator}: a sweep is one process; with --lines it prints commands for many'
+        )
     if given.lines:
-        packing, lines = sweep.launcher_lines(given.experiment, runs, given.workdir, given.set)
+        joined = [f'--coordinator={given.coordinator}'] if given.coordinator else []
+        packing, lines = sweep.launcher_lines(given.experiment, runs, given.workdir, given.set, joined)
         print(packing, file=sys.stderr)
         print('\n'.join(lines))
         return

@@ -31,7 +31,8 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
     """(kind, axes of the mesh) → bytes that one device receives when the program runs once.
 
     Of n devices, an all-gather brings (n − 1)/n of its result, a reduce-scatter as much of its operand, an all-reduce twice
-    that of its operand (as rings do it); a ragged-all-to-all at most (n − 1)/n of its operand, which is counted here.
+    that of its operand (as rings do it), a collective-permute all of it; a ragged-all-to-all at most (n − 1)/n of its operand,
+    which is counted here.
 
     Args:
       text: `compiled.as_text()` of a program over `mesh`.
@@ -105,6 +106,8 @@ def _by_channel(name: str, times: float, own: dict, inner: dict) -> dict[str, li
 
 
 def _received(kind: str, result: str, operand: str, devices: int) -> float:
+    if kind == 'collective-permute':
+        return max(_sizes(result))
     if kind == 'ragged-all-to-all':  # the smaller side of the two: the other may have room for the worst case
         size = min(_sizes(result)[:2] + _sizes(operand))
     else:
@@ -137,6 +140,8 @@ def _groups_of(mesh: Mesh) -> dict[frozenset[frozenset[int]], tuple[str, ...]]:
 
 def _axes(line: str, mesh: Mesh, groups: dict[frozenset[frozenset[int]], tuple[str, ...]]) -> tuple[str, ...]:
     """The axes over which a collective goes, whatever notation its groups of devices have."""
+    if pairs := re.search(r'source_target_pairs=\{(.*?)\}\}', line):
+        return _axes_of_pairs(np.array([pair.split(',') for pair in re.findall(r'(\d+,\d+)', pairs[1])], int), mesh)
     if 'replica_groups={}' in line:
         members = np.arange(mesh.size)[None]
     elif written := re.search(r'replica_groups=\{(\{[\d,{} ]*\})\}', line):
@@ -155,6 +160,12 @@ def _axes(line: str, mesh: Mesh, groups: dict[frozenset[frozenset[int]], tuple[s
     if key not in groups:
         raise ValueError(f'devices that are no axes of the mesh exchange: {line.strip()[:200]}')
     return groups[key]
+
+
+def _axes_of_pairs(pairs_N2: np.ndarray, mesh: Mesh) -> tuple[str, ...]:
+    """The axes along which senders and receivers differ."""
+    sender, receiver = (np.stack(np.unravel_index(ids, mesh.devices.shape)) for ids in pairs_N2.T)
+    return tuple(axis for axis, differ in zip(AXES, np.any(sender != receiver, axis=1), strict=True) if differ)
 
 
 def _numbers(text: str) -> list[int]:

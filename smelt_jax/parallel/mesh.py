@@ -62,6 +62,9 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
         raise ValueError(f'mesh of {used} devices: the processes have {len(devices)}, and all have to take part')
     devices = devices[:used]
     if config.slices > 1:
+        there = len({getattr(device, 'slice_index', 0) for device in devices})
+        if there != config.slices:
+            raise ValueError(f'mesh.slices={config.slices}: the {used} devices are in {there} slice(s)')
         inner, outer = (replica // config.slices, fsdp, expert), (config.slices, 1, 1)
         grid = mesh_utils.create_hybrid_device_mesh(inner, outer, devices, allow_split_physical_axes=True)
     else:

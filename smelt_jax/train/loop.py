@@ -69,6 +69,7 @@ def fit(
     check(run, manifest)
     devices = Devices.of(run.mesh)
     devices.check(run.model, data__batch_rows=run.data.batch_rows)
+    _require_microbatches(run, devices.count)
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
     first = processes.first()  # it alone writes; the others look, so that what is refused is refused by all
     run_dir.claim(run, lineage, write=first)
@@ -134,14 +135,20 @@ def check(run: RunConfig, manifest: Manifest) -> None:
             f'model.vocab={run.model.vocab} is smaller than the tokenizer of {run.data.pack} with {manifest.vocab} '
             f'tokens; set model.vocab to that or more'
         )
-    if run.data.batch_rows % run.optim.accumulate:
-        raise ValueError(
-            f'data.batch_rows={run.data.batch_rows} is not divisible by optim.accumulate={run.optim.accumulate}; '
-            f'choose an accumulation that divides the rows'
-        )
     late = [step for step in run.train.branch_steps if not 0 < step <= run.train.steps]
     if late:
         raise ValueError(f'train.branch_steps={late} are not among the steps 1 … {run.train.steps} of the trunk')
+
+
+def _require_microbatches(run: RunConfig, devices: int) -> None:
+    """Raises ValueError if the rows of a device cannot be cut into `optim.accumulate` microbatches."""
+    rows = run.data.batch_rows // devices
+    if rows % run.optim.accumulate:
+        each = '' if devices == 1 else f', {rows} rows on each of {devices} devices,'
+        raise ValueError(
+            f'data.batch_rows={run.data.batch_rows}{each} is not divisible by optim.accumulate={run.optim.accumulate}; '
+            f'choose an accumulation that divides the rows'
+        )
 
 
 def _updates(

@@ -1,16 +1,12 @@
 """The formulas of communication are what compiled programs do: on eight CPU devices, and for TPUs that are not there."""
 
-import functools
-import importlib.util
-import os
-
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.experimental import topologies
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from models import QUICK, TINY, edit
+from topologies import tpu_devices
 
 from smelt_jax.batch import Batch
 from smelt_jax.parallel.collectives import collective_bytes
@@ -65,21 +61,13 @@ def test_a_step_on_eight_devices(sizes, remat):
     assert_as_the_formula_says(model, sizes, sent, 'gather')
 
 
-@functools.cache
-def tpu(name='v5e:2x4'):
-    if importlib.util.find_spec('libtpu') is None:
-        pytest.skip('needs libtpu (pip install -e .[tpu])')
-    os.environ |= {'ALLOW_MULTIPLE_LIBTPU_LOAD': '1', 'TPU_SKIP_MDS_QUERY': '1'}
-    return topologies.get_topology_desc(platform='tpu', topology_name=name).devices
-
-
 @pytest.mark.parametrize('remat', ['none', 'layer'])
 def test_a_ragged_step_for_tpus(remat):
     # 256: narrower rows, or such as are no multiple of it, are padded to that when they are sent.
     model = edit(MODEL, dtype='bfloat16', remat=remat, width=256)
     # Else pieces of one collective stand in several places, beside other work, and cannot be told apart in the text.
     whole = {'xla_tpu_enable_async_collective_fusion': 'false'}
-    sent, _ = compiled(model, MeshConfig(2, 2, 2, exchange='ragged'), tpu(), whole)
+    sent, _ = compiled(model, MeshConfig(2, 2, 2, exchange='ragged'), tpu_devices('v5e:2x4'), whole)
     assert any(kind == 'ragged-all-to-all' for kind, _ in sent)
     # The compiler may add gradients up everywhere instead of scattering the sums: twice the bytes of what was asked for.
     sent['reduce-scatter', ('fsdp',)] += sent.pop(('all-reduce', ('fsdp',)), 0.0) / 2
@@ -93,7 +81,9 @@ def test_temporary_memory_does_not_grow_with_the_number_of_experts():
         edit(MODEL, dtype='bfloat16', remat='layer', experts__count=64),
     )
     temporary = [
-        compiled(model, MeshConfig(1, 1, 8, exchange='ragged'), tpu(), length=512)[1].temp_size_in_bytes
+        compiled(model, MeshConfig(1, 1, 8, exchange='ragged'), tpu_devices('v5e:2x4'), length=512)[
+            1
+        ].temp_size_in_bytes
         for model in (few, many)
     ]
     assert temporary[1] < 1.5 * temporary[0]

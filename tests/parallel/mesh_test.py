@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from models import TINY, edit
+from topologies import tpu_devices
 
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices
@@ -92,6 +93,20 @@ def test_every_process_reads_the_rows_of_its_devices():
     batch = devices.batch({'tokens': tokens}, 16)['tokens']
     np.testing.assert_array_equal(batch, tokens)
     assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 2)}
+
+
+def test_slices_are_cut_by_replica_alone():
+    """Parameters, and tokens on their way to experts, stay within a slice: the network between slices is the slower one."""
+    found = make_mesh(MeshConfig(replica=4, fsdp=2, expert=-1, slices=2), tpu_devices('v5e:2x4', num_slices=2))
+    assert dict(found.shape) == {'replica': 4, 'fsdp': 2, 'expert': 2}
+    slices = np.vectorize(lambda device: device.slice_index)(found.devices)
+    for replica, expected in enumerate([0, 0, 1, 1]):
+        assert set(slices[replica].flat) == {expected}
+
+
+def test_slices_that_the_devices_do_not_have_are_named():
+    with pytest.raises(ValueError, match=r'mesh\.slices=2: the 8 devices are in 1 slice\(s\)'):
+        make_mesh(MeshConfig(replica=2, fsdp=-1, slices=2))
 
 
 def test_the_axes_are_in_order_of_the_networks_speed():

@@ -15,6 +15,7 @@ from runs_helper import RUN, edit, fill, make_pack, state_at, times_of, without_
 
 from smelt_jax.config import RunConfig
 from smelt_jax.data.rows import PackedRows, row_ids
+from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
 from smelt_jax.train import loop
 from smelt_jax.train.checkpoints import Checkpoints
@@ -107,6 +108,10 @@ def test_the_command_says_it_in_one_line(run: RunConfig, tmp_path: Path, smelt: 
     [
         ({'model__vocab': 256}, r'model\.vocab=256 is smaller than the tokenizer of .* with 257 tokens'),
         ({'optim__accumulate': 3}, r'data\.batch_rows=2 is not divisible by optim\.accumulate=3'),
+        (
+            {'data__batch_rows': 6, 'optim__accumulate': 2, 'mesh': MeshConfig(fsdp=2)},
+            r'data\.batch_rows=6, 3 rows on each of 2 devices, is not divisible by optim\.accumulate=2',
+        ),
         ({'train__branch_steps': (5, 13)}, r'train\.branch_steps=\[13\] are not among the steps 1 … 12'),
         ({'train__steps': 5000}, r'steps 0 to 5000 need 10000 rows; .* has (\d+), enough for \d+ steps'),
         ({'train__branch_tokens': 10**6}, r'train\.branch_tokens=1000000 after 11 steps: .* enough for \d+ steps'),
