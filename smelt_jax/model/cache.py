@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from smelt_jax.model.attend import MASKED
+from smelt_jax.model.attend_xla import MASKED
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.rotary import Context
 

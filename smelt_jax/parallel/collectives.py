@@ -58,12 +58,14 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
                 types[made[1]] = made[2]
             if operation := _OPERATION.search(line):
                 axes = _axes(line, mesh, groups)
+                # A TPU's reduce-scatter is written as an all-reduce of which each device takes a slice.
+                kind = 'reduce-scatter' if name.startswith('all-reduce-scatter') else operation[2]
                 devices = math.prod(mesh.shape[axis] for axis in axes)
                 channel = _CHANNEL.search(line)
                 # Channel 1 is that of all which have none of their own.
                 number = channel[1] if channel and channel[1] != '1' else f'{name} {len(own[name])}'
                 size = _received(operation[2], operation[1], types.get(operation[3], ''), devices)
-                own[name].append((number, (operation[2], axes), size))
+                own[name].append((number, (kind, axes), size / 2 if kind != operation[2] else size))
             if constant := _CONSTANT.search(line):
                 limits[name][constant[1]] = float(constant[2])
             if compared := _COMPARED.search(line):

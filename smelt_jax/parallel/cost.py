@@ -7,13 +7,21 @@ FLOAT32 = 4
 
 
 def update_bytes(
-    model: ModelConfig, replica: int, fsdp: int, expert: int, tokens: int, exchange: str, accumulate: int = 1
+    model: ModelConfig,
+    replica: int,
+    fsdp: int,
+    expert: int,
+    tokens: int,
+    exchange: str,
+    accumulate: int = 1,
+    lanes: int = 1,
 ) -> dict[str, float]:
     """Bytes that one device receives in an update, by axis.
 
     Args:
       tokens: inputs of a microbatch on one device, padding included.
       exchange: `gather` or `ragged`; of `ragged` what is sent when every choice is on another device counts (n − 1)/n.
+      lanes: numbers that a row sent by `ragged` is padded to a multiple of; 256 in bfloat16 on TPUs.
 
     Returns:
       `fsdp`: each executed layer's parameters, gathered for the forward and again for the backward pass in the model's
@@ -39,7 +47,8 @@ def update_bytes(
         again = item * wide + 2 * FLOAT32 * choices  # y is not needed again
         forward, backward, again = forward * expert, backward * expert, again * expert
     else:
-        forward = backward = again = 2 * item * wide * model.experts.per_token
+        row = -(-model.width // lanes) * lanes
+        forward = backward = again = 2 * item * tokens * row * model.experts.per_token
     sent = executed * (forward + backward + again * (model.remat == 'layer')) * away[expert]
     stacked = model.layers
     alike = (stacked * (layer['attention'] + layer['router']) + outer) / fsdp

@@ -1,5 +1,7 @@
 """Attention by blocks of queries equals scores over the whole row; rotary positions are relative."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import naive
@@ -7,9 +9,13 @@ import numpy as np
 import pytest
 from models import assert_close, jit, packed
 
-from smelt_jax.model.attend import BLOCK, attend
+from smelt_jax.model import attend_tpu, attend_xla
+from smelt_jax.model.attend import attend
+from smelt_jax.model.attend_xla import BLOCK
 from smelt_jax.model.config import AttentionConfig
 from smelt_jax.model.rotary import context_of, rotate
+
+IMPLEMENTATIONS = {'xla': attend_xla.attend, 'splash': functools.partial(attend_tpu.attend, interpret=True)}
 
 
 def heads_of(length, rows=2, heads=6, groups=2, head_dim=10, dtype=jnp.float32):
@@ -29,7 +35,8 @@ def heads_of(length, rows=2, heads=6, groups=2, head_dim=10, dtype=jnp.float32):
         pytest.param(7, [(7,), ()], id='less than a block, a row of padding'),
     ],
 )
-def test_equals_scores_over_the_whole_row(length, rows):
+@pytest.mark.parametrize('implementation', IMPLEMENTATIONS)
+def test_equals_scores_over_the_whole_row(length, rows, implementation):
     """In values and gradients, whatever the rotary angles; grouped heads share keys as in a repeated layout."""
     segments_BT = packed(*rows, length=length).segment_ids_BT
     *primals, dout_BTNH = heads_of(length)
@@ -38,19 +45,36 @@ def test_equals_scores_over_the_whole_row(length, rows):
         out_BTNH, pull = jax.vjp(function, *primals)
         return out_BTNH, pull(dout_BTNH)
 
-    blocked = jit(lambda: measured(lambda q, k, v: attend(q, k, v, segments_BT)))()
+    blocked = jit(lambda: measured(lambda q, k, v: IMPLEMENTATIONS[implementation](q, k, v, segments_BT)))()
     whole = jit(lambda: measured(lambda q, k, v: jax.vmap(naive.attention)(q, k, v, segments_BT)))()
     assert_close(blocked, whole)
 
 
-def test_scores_and_softmax_are_float32_in_bfloat16():
+@pytest.mark.parametrize('implementation', IMPLEMENTATIONS)
+def test_scores_and_softmax_are_float32_in_bfloat16(implementation):
     q, k, v, _ = heads_of(32, head_dim=16, dtype=jnp.bfloat16)
     q = 8 * q  # scores of some 30, which bfloat16 rounds by 0.1
     segments_BT = packed((20, 12), (32,), length=32).segment_ids_BT
-    out_BTNH = attend(q, k, v, segments_BT)
+    out_BTNH = IMPLEMENTATIONS[implementation](q, k, v, segments_BT)
     assert out_BTNH.dtype == jnp.bfloat16
     exact = attend(*(array.astype(jnp.float32) for array in (q, k, v)), segments_BT)
     assert_close(out_BTNH.astype(jnp.float32), exact, 0.01)
+
+
+@pytest.mark.parametrize('head_dim', [36, 42, 44])
+def test_heads_of_any_width(head_dim):
+    """What they are padded with is nothing, in values and gradients."""
+    segments_BT = packed((20, 12), (30,), length=32).segment_ids_BT
+    *primals, dout_BTNH = heads_of(32, head_dim=head_dim)
+    out, pull = jax.vjp(lambda q, k, v: IMPLEMENTATIONS['splash'](q, k, v, segments_BT), *primals)
+    expected, expected_pull = jax.vjp(lambda q, k, v: IMPLEMENTATIONS['xla'](q, k, v, segments_BT), *primals)
+    assert_close((out, pull(dout_BTNH)), (expected, expected_pull(dout_BTNH)))
+
+
+def test_one_that_is_not_there_is_named():
+    q, k, v, _ = heads_of(8)
+    with pytest.raises(ValueError, match=r"implementation='flash': choose one of auto, xla, splash"):
+        attend(q, k, v, jnp.ones((2, 8), jnp.int32), implementation='flash')
 
 
 def rotated(x_BTNH, positions_BT):
