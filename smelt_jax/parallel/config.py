@@ -7,7 +7,7 @@ EXCHANGES = ('auto', 'ragged', 'gather')
 
 @dataclasses.dataclass(frozen=True)
 class MeshConfig:
-    """How devices share the work. None of it changes a number of the run, up to the order of sums.
+    """How devices share the work. None of it but `buffer` changes a number of the run, up to the order of sums.
 
     Attributes:
       replica: copies of the parameters; the axis across slices. At most one of the three sizes is -1: what is left.
@@ -39,5 +39,9 @@ class MeshConfig:
             raise ValueError(f'mesh.exchange={self.exchange!r}: choose one of {", ".join(EXCHANGES)}')
         if self.buffer and self.buffer < 1:
             raise ValueError(f'mesh.buffer={self.buffer}: must be 0 for the worst case, or at least 1')
+        if self.buffer and self.exchange == 'gather':
+            raise ValueError(
+                f'mesh.buffer={self.buffer}: mesh.exchange=gather sends no rows, and has no buffer; leave it at 0'
+            )
         if self.slices < 1 or (self.replica > 0 and self.replica % self.slices):
             raise ValueError(f'mesh.slices={self.slices} does not divide mesh.replica={self.replica}')
