@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from pallas_kernels import expert_ffn_xla
-
-IMPLEMENTATIONS = ('auto', 'reference', 'xla')
+from pallas_kernels.settings import settings
+from pallas_kernels.tpu import expert_ffn as expert_ffn_tpu
 
 
 class ExpertWeights(NamedTuple):
@@ -25,6 +25,8 @@ def expert_ffn(
     expert_weights: ExpertWeights,
     *,
     implementation: str = 'auto',
+    block_rows: int | None = None,
+    interpret: bool = False,
 ) -> jax.Array:
     """Σ_k weights[t, k] · expert[experts[t, k]](x[t]), dropless.
 
@@ -35,16 +37,48 @@ def expert_ffn(
         are distinct. Rows of a token without any expert are not read, here or in the gradient: they may be NaN.
       expert_weights: in the dtype of `x_TD`.
       implementation: `reference` runs every expert on every token; `xla` sorts the tokens by expert and works through
-        them in blocks, in any program XLA compiles; `auto` takes the fastest that this backend has.
+        them in blocks, in any program XLA compiles; `pallas_tpu` does so in one kernel forward and one backward;
+        `auto` takes the best that this backend has. More in the README of this package.
+      block_rows: rows of a block; None for those of `settings`.
+      interpret: runs Pallas kernels on a CPU, for tests.
 
     Returns:
       y_TD in the dtype of `x_TD`; sums are taken in float32. Differentiable in all but the choices.
+
+    Raises:
+      ValueError: for shapes or dtypes that do not go together, or an implementation that is not there.
     """
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(f'expert_ffn {implementation=}: choose one of {", ".join(IMPLEMENTATIONS)}')
-    if implementation == 'reference':
+    _check(x_TD, weights_TK, experts_TK, expert_weights)
+    experts, width, ffn_width = expert_weights.gate_EDF.shape
+    chosen = settings(
+        'expert_ffn',
+        slots=experts_TK.size,
+        experts=experts,
+        width=width,
+        ffn_width=ffn_width,
+        dtype=x_TD.dtype,
+        implementation=implementation,
+        block_rows=block_rows,
+        interpret=interpret,
+    )
+    if chosen.implementation == 'reference':
         return _reference(x_TD, weights_TK, experts_TK, expert_weights)
-    return expert_ffn_xla.expert_ffn(x_TD, weights_TK, experts_TK, *expert_weights)
+    if chosen.implementation == 'xla':
+        return expert_ffn_xla.expert_ffn(x_TD, weights_TK, experts_TK, *expert_weights, chosen.block_rows)
+    return expert_ffn_tpu.expert_ffn(x_TD, weights_TK, experts_TK, *expert_weights, chosen.block_rows, interpret)
+
+
+def _check(x_TD, weights_TK, experts_TK, expert_weights) -> None:
+    experts, width, ffn_width = expert_weights.gate_EDF.shape
+    meant = (experts, width, ffn_width), (experts, width, ffn_width), (experts, ffn_width, width)
+    shapes = tuple(weight.shape for weight in expert_weights)
+    tokens_match = x_TD.shape == (len(experts_TK), width) and weights_TK.shape == experts_TK.shape
+    if shapes != meant or not tokens_match or any(weight.dtype != x_TD.dtype for weight in expert_weights):
+        dtypes = ', '.join(str(array.dtype) for array in (x_TD, *expert_weights))
+        raise ValueError(
+            f'expert_ffn: x {x_TD.shape}, weights {weights_TK.shape}, choices {experts_TK.shape}, experts {shapes} of '
+            f'{dtypes}; meant are [T, D], [T, K], [T, K], and [E, D, F], [E, D, F], [E, F, D] of one dtype'
+        )
 
 
 def _reference(x_TD, weights_TK, experts_TK, expert_weights):

@@ -6,13 +6,15 @@ and nothing grows with the number of experts but the weights. The loop runs over
 expert costs nothing and one that gets every token is no special case.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from pallas_kernels.routing import Plan, route
+from pallas_kernels.blocks import Spans, spans
+from pallas_kernels.routing import route
 
 # Blocks of several hundred rows keep the matrix units busy; much larger ones waste rows at the end of each group.
 MAX_BLOCK = 512
@@ -25,21 +27,10 @@ def block_rows(slots: int, experts: int) -> int:
     return min(MAX_BLOCK, max(MIN_BLOCK, 1 << (quarter - 1).bit_length()))
 
 
-@jax.custom_vjp
-def expert_ffn(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD):
-    """See `pallas_kernels.expert_ffn.expert_ffn`."""
-    return _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD)[0]
-
-
-class _Blocks(NamedTuple):
-    """The sorted slots cut into blocks of `rows`; each belongs to one expert. The last block of a group reaches into the
-    next group: those rows are not `valid`."""
-
-    order_S: jax.Array  # padded, so that the last block can be read whole
-    expert_N: jax.Array
-    start_N: jax.Array
-    end_N: jax.Array  # of the expert's group
-    used: jax.Array  # blocks in use; the arrays are for the worst case
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
+def expert_ffn(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, rows):
+    """See `pallas_kernels.expert_ffn.expert_ffn`. `rows`: of a block."""
+    return _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, rows)[0]
 
 
 class _Block(NamedTuple):
@@ -49,23 +40,11 @@ class _Block(NamedTuple):
     valid_M: jax.Array
 
 
-def _cut(plan: Plan, rows: int) -> _Blocks:
-    slots, (experts,) = plan.order_S.size, plan.ends_E.shape
-    sizes_E = plan.sizes_E
-    starts_E = plan.ends_E - sizes_E
-    blocks_E = (sizes_E + rows - 1) // rows
-    last_E = jnp.cumsum(blocks_E)
-    block_N = jnp.arange(slots // rows + min(experts, slots), dtype=jnp.int32)
-    expert_N = jnp.minimum(jnp.searchsorted(last_E, block_N, side='right'), experts - 1).astype(jnp.int32)
-    start_N = starts_E[expert_N] + (block_N - (last_E - blocks_E)[expert_N]) * rows
-    return _Blocks(jnp.pad(plan.order_S, (0, rows)), expert_N, start_N, plan.ends_E[expert_N], last_E[-1])
-
-
-def _block(blocks: _Blocks, n: jax.Array, rows: int) -> _Block:
+def _block(blocks: Spans, order_S: jax.Array, n: jax.Array, rows: int) -> _Block:
+    """Block n. The last one of a group reaches into the next group: those rows are not `valid`."""
     start = blocks.start_N[n]
-    slot_M = lax.dynamic_slice(blocks.order_S, (start,), (rows,))
-    valid_M = start + jnp.arange(rows) < blocks.end_N[n]
-    return _Block(blocks.expert_N[n], start, slot_M, valid_M)
+    slot_M = lax.dynamic_slice(order_S, (start,), (rows,))
+    return _Block(blocks.expert_N[n], start, slot_M, jnp.arange(rows) < blocks.count_N[n])
 
 
 def _rows(array_TD: jax.Array, token_M: jax.Array) -> jax.Array:
@@ -76,17 +55,18 @@ def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.dot(a, b, preferred_element_type=jnp.float32)
 
 
-def _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD):
+def _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, rows):
     (tokens, width), choices = x_TD.shape, experts_TK.shape[1]
     experts, _, ffn_width = gate_EDF.shape
     slots = tokens * choices
-    rows = block_rows(slots, experts)
-    blocks = _cut(route(experts_TK, experts), rows)
+    plan = route(experts_TK, experts)
+    blocks = spans(plan.ends_E, slots, rows)
+    order_S = jnp.pad(plan.order_S, (0, rows))  # so that the last block can be read whole
     weights_S = weights_TK.reshape(-1)
 
     def step(n, carry):
         y_TD, hidden_SG = carry
-        block = _block(blocks, n, rows)
+        block = _block(blocks, order_S, n, rows)
         token_M = block.slot_M // choices
         # Both products of the first layer as one, G = 2F wide: narrow experts leave a matrix unit idle otherwise.
         in_DG = jnp.concatenate([gate_EDF[block.expert], up_EDF[block.expert]], axis=1)
@@ -102,20 +82,22 @@ def _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD):
     y_TD = jnp.zeros((tokens, width), jnp.float32)
     hidden_SG = jnp.zeros((slots + rows, 2 * ffn_width), x_TD.dtype)
     y_TD, hidden_SG = lax.fori_loop(0, blocks.used, step, (y_TD, hidden_SG))
-    return y_TD.astype(x_TD.dtype), (x_TD, weights_TK, blocks, gate_EDF, up_EDF, down_EFD, hidden_SG)
+    return y_TD.astype(x_TD.dtype), (
+        (x_TD, weights_TK, gate_EDF, up_EDF, down_EFD),
+        (blocks, order_S, hidden_SG),
+    )
 
 
-def _backward(residuals, dy_TD):
-    x_TD, weights_TK, blocks, gate_EDF, up_EDF, down_EFD, hidden_SG = residuals
+def _backward(rows, residuals, dy_TD):
+    (x_TD, weights_TK, gate_EDF, up_EDF, down_EFD), (blocks, order_S, hidden_SG) = residuals
     choices = weights_TK.shape[1]
     experts, width, ffn_width = gate_EDF.shape
     slots = weights_TK.size
-    rows = block_rows(slots, experts)
     weights_S = weights_TK.reshape(-1)
 
     def step(n, carry):
         dx_TD, dweights_S, din_EDG, ddown_EFD = carry
-        block = _block(blocks, n, rows)
+        block = _block(blocks, order_S, n, rows)
         token_M, valid_M1 = block.slot_M // choices, block.valid_M[:, None]
         # Rows of other groups are zeroed, not multiplied by zero: they may hold anything, NaN too.
         x_MD = jnp.where(valid_M1, _rows(x_TD, token_M), 0)
@@ -154,7 +136,7 @@ def _backward(residuals, dy_TD):
     )
     dx_TD, dweights_S, din_EDG, ddown_EFD = lax.fori_loop(0, blocks.used, step, carry)
     # Sorted order back to slots: every slot once, those without an expert with the zeros they were made with.
-    dweights_TK = jnp.zeros(slots, jnp.float32).at[blocks.order_S[:slots]].set(dweights_S[:slots], unique_indices=True)
+    dweights_TK = jnp.zeros(slots, jnp.float32).at[order_S[:slots]].set(dweights_S[:slots], unique_indices=True)
     return (
         dx_TD.astype(x_TD.dtype),
         dweights_TK.reshape(weights_TK.shape).astype(weights_TK.dtype),

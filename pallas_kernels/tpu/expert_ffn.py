@@ -9,17 +9,18 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from pallas_kernels.blocks import Blocks, cut
+from pallas_kernels.choice import one_by_one
 from pallas_kernels.routing import route
+from pallas_kernels.tpu import expert_ffn_block
 from pallas_kernels.tpu import rows as moved
 from pallas_kernels.tpu.moves import gather_sum
-from pallas_kernels.tpu.words import from_words, to_words, word_count
+from pallas_kernels.tpu.words import to_words, word_count
 
-LANES, SUBLANES = 128, 8
+LANES = 128
 VMEM_BYTES = 54 * 2**20  # of 64 MiB (v5p) or 128 MiB (v5e, v6e)
 MAX_ROWS = 256
 
@@ -50,13 +51,32 @@ def _part_width(ffn_width: int, parts: int) -> int:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7))
 def expert_ffn(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, rows, interpret):
-    """See `pallas_kernels.expert_ffn.expert_ffn`. `rows`: of a block; 0 by rule of thumb. `interpret`: on a CPU."""
+    """See `pallas_kernels.expert_ffn.expert_ffn`. `rows`: of a block. `interpret`: on a CPU."""
+    run = functools.partial(_run_forward, rows=rows, interpret=interpret)
+    return one_by_one(run, x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD)
+
+
+def _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, rows, interpret):
+    arguments = (x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD)
+    return expert_ffn(*arguments, rows, interpret), arguments
+
+
+def _backward(rows, interpret, residuals, dy_TD):
+    run = functools.partial(_run_backward, rows=rows, interpret=interpret)
+    dx_TD, dweights_TK, *dexperts = one_by_one(run, *residuals, dy_TD)
+    return dx_TD, dweights_TK, None, *dexperts
+
+
+expert_ffn.defvjp(_forward, _backward)
+
+
+def _run_forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, *, rows, interpret):
     blocks, parts, gate_EDF, up_EDF, down_EFD = _prepared(x_TD, experts_TK, gate_EDF, up_EDF, down_EFD, rows)
     width, dtype = x_TD.shape[1], x_TD.dtype
     words = word_count(width, dtype)
     shapes = _Shapes(blocks, parts, width, gate_EDF.shape[2], dtype, interpret)
     y_JSW = shapes.call(
-        _forward_kernel,
+        expert_ffn_block.forward,
         inputs=[to_words(x_TD)],
         vectors=[],
         weights=[gate_EDF, up_EDF, down_EFD],
@@ -67,21 +87,16 @@ def expert_ffn(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, rows, i
     return _combined(y_JSW, blocks, weights_TK, width, dtype, interpret)
 
 
-def _forward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, rows, interpret):
-    arguments = (x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD)
-    return expert_ffn(*arguments, rows, interpret), arguments
-
-
-def _backward(rows, interpret, residuals, dy_TD):
-    x_TD, weights_TK, experts_TK, *given = residuals
-    gate_EDF, up_EDF, down_EFD = given
-    blocks, parts, *weights = _prepared(x_TD, experts_TK, gate_EDF, up_EDF, down_EFD, rows)
-    width, ffn_width, dtype = x_TD.shape[1], given[0].shape[2], x_TD.dtype
+def _run_backward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, dy_TD, *, rows, interpret):
+    """Gradients of all arguments but the choices."""
+    given = gate_EDF, up_EDF, down_EFD
+    blocks, parts, *weights = _prepared(x_TD, experts_TK, *given, rows)
+    width, ffn_width, dtype = x_TD.shape[1], gate_EDF.shape[2], x_TD.dtype
     words = word_count(width, dtype)
     shapes = _Shapes(blocks, parts, width, weights[0].shape[2], dtype, interpret)
     weight_N1M = weights_TK.reshape(-1)[blocks.slot_NM][:, None].astype(jnp.float32)
     dx_JSW, dweight_JN1M, dgate_EDF, dup_EDF, ddown_EFD = shapes.call(
-        _backward_kernel,
+        expert_ffn_block.backward,
         inputs=[to_words(x_TD), to_words(dy_TD)],
         vectors=[weight_N1M],
         weights=weights,
@@ -96,23 +111,16 @@ def _backward(rows, interpret, residuals, dy_TD):
     dx_TD = _combined(dx_JSW, blocks, jnp.ones_like(weights_TK), width, dtype, interpret)
     place_TK = blocks.place_S.reshape(weights_TK.shape)
     dweights_TK = jnp.where(place_TK >= 0, jnp.sum(dweight_JN1M, axis=0).reshape(-1)[jnp.maximum(place_TK, 0)], 0)
-    used_E11 = jnp.zeros(given[0].shape[0], bool).at[experts_TK.reshape(-1)].set(True, mode='drop')[:, None, None]
+    used_E11 = jnp.zeros(gate_EDF.shape[0], bool).at[experts_TK.reshape(-1)].set(True, mode='drop')[:, None, None]
     # No block has come by where nobody chose an expert: what lies there was never written.
     dgate_EDF, dup_EDF = (jnp.where(used_E11, d, 0)[:, :, :ffn_width] for d in (dgate_EDF, dup_EDF))
     ddown_EFD = jnp.where(used_E11, ddown_EFD, 0)[:, :ffn_width]
-    gradients = (dweights_TK, None, dgate_EDF, dup_EDF, ddown_EFD)
-    return dx_TD, *(
-        None if gradient is None else gradient.astype(like.dtype)
-        for gradient, like in zip(gradients, residuals[1:], strict=True)
-    )
-
-
-expert_ffn.defvjp(_forward, _backward)
+    gradients = (dweights_TK, dgate_EDF, dup_EDF, ddown_EFD)
+    return dx_TD, *(gradient.astype(like.dtype) for gradient, like in zip(gradients, (weights_TK, *given), strict=True))
 
 
 def _prepared(x_TD, experts_TK, gate_EDF, up_EDF, down_EFD, rows):
     experts, width, ffn_width = gate_EDF.shape
-    rows = rows or block_rows(experts_TK.size, experts)
     if rows % 16:
         raise ValueError(f'{rows=} of a block are not divisible by 16, the rows of a bfloat16 tile')
     parts = parts_of(rows, width, ffn_width, x_TD.dtype)
@@ -200,84 +208,5 @@ class _Shapes:
                 flops=flops, bytes_accessed=moved_bytes, transcendentals=blocks.place_S.size * self.ffn_width
             ),
             interpret=self.interpret,
-            name=kernel.__name__.strip('_'),
+            name=f'expert_ffn_{kernel.__name__}',
         )(blocks.expert_N, blocks.count_N, token_N1M, token_N1M, *vectors, *weights, *inputs)
-
-
-def _dot(a: jax.Array, b: jax.Array, a_axis: int, b_axis: int) -> jax.Array:
-    # Products of float32 are those of float32, as everywhere.
-    precision = lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
-    dims = (((a_axis,), (b_axis,)), ((), ()))
-    return lax.dot_general(a, b, dims, precision=precision, preferred_element_type=jnp.float32)
-
-
-def _rows_there(count_N, rows_MD):
-    """Rows of other blocks are zeroed, not multiplied by zero: they may hold anything, NaN too."""
-    there_M1 = lax.broadcasted_iota(jnp.int32, (rows_MD.shape[0], 1), 0) < count_N[pl.program_id(1)]
-    return jnp.where(there_M1, rows_MD, 0)
-
-
-def _forward_kernel(
-    width, expert_N, count_N, here_ref, next_ref, gate_ref, up_ref, down_ref, x_ref, y_ref, buffer_ref, semaphores
-):
-    (x_MW,) = moved.fetch(1, here_ref, next_ref, [x_ref], buffer_ref, semaphores)
-    x_MD = _rows_there(count_N, from_words(x_MW, width))
-    act_MF = jax.nn.silu(_dot(x_MD, gate_ref[0], 1, 0)) * _dot(x_MD, up_ref[0], 1, 0)
-    y_ref[0] = to_words(_dot(act_MF.astype(x_MD.dtype), down_ref[0], 1, 0).astype(x_MD.dtype))
-
-
-def _backward_kernel(
-    width,
-    expert_N,
-    count_N,
-    here_ref,
-    next_ref,
-    weight_ref,
-    gate_ref,
-    up_ref,
-    down_ref,
-    x_ref,
-    dy_ref,
-    dx_ref,
-    dweight_ref,
-    dgate_ref,
-    dup_ref,
-    ddown_ref,
-    buffer_ref,
-    semaphores,
-):
-    x_MW, dy_MW = moved.fetch(1, here_ref, next_ref, [x_ref, dy_ref], buffer_ref, semaphores)
-    x_MD, dy_MD = (_rows_there(count_N, from_words(words, width)) for words in (x_MW, dy_MW))
-    dtype = x_MD.dtype
-    gate_MF, up_MF = _dot(x_MD, gate_ref[0], 1, 0), _dot(x_MD, up_ref[0], 1, 0)
-    sigmoid_MF = jax.nn.sigmoid(gate_MF)
-    silu_MF = gate_MF * sigmoid_MF
-    act_MF = silu_MF * up_MF
-    dact_MF = _dot(dy_MD, down_ref[0], 1, 1)
-    # A row of sums, not a column: by a product with ones, since a sum along a row would have to be turned.
-    ones = jnp.ones((SUBLANES, act_MF.shape[1]), jnp.float32)
-    dweight_ref[0, 0] = _dot(ones, dact_MF * act_MF, 1, 1)[:1]
-    weight_M1 = weight_ref[0].reshape(-1, 1)
-    dact_MF = dact_MF * weight_M1
-    dgate_MF = (dact_MF * up_MF * (sigmoid_MF + silu_MF * (1 - sigmoid_MF))).astype(dtype)
-    dup_MF = (dact_MF * silu_MF).astype(dtype)
-    dx_MD = _dot(dgate_MF, gate_ref[0], 1, 1) + _dot(dup_MF, up_ref[0], 1, 1)
-    dx_ref[0] = to_words(dx_MD.astype(dtype))
-
-    block = pl.program_id(1)
-    first = (block == 0) | (expert_N[block] != expert_N[jnp.maximum(block - 1, 0)])
-    products = (
-        (dgate_ref, x_MD, dgate_MF),
-        (dup_ref, x_MD, dup_MF),
-        (ddown_ref, (act_MF * weight_M1).astype(dtype), dy_MD),
-    )
-
-    @pl.when(first)
-    def _() -> None:
-        for ref, a, b in products:
-            ref[0] = _dot(a, b, 0, 0)
-
-    @pl.when(jnp.logical_not(first))
-    def _() -> None:
-        for ref, a, b in products:
-            ref[0] += _dot(a, b, 0, 0)

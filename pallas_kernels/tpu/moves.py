@@ -15,10 +15,9 @@ SUBLANES = 8
 BUFFER_BYTES = 16 * 2**20  # of the rows that are fetched; two blocks of them
 
 
-def gather(x_TD: jax.Array, row_S: jax.Array, interpret: bool = False) -> jax.Array:
-    """x_SD, the rows `row_S` of x; 0 where it is negative."""
-    place_S1, weight_S1 = row_S[:, None], jnp.ones((row_S.size, 1), jnp.float32)
-    return gather_sum(to_words(x_TD), x_TD.shape[1], place_S1, weight_S1, x_TD.dtype, interpret)
+def weighted_rows(rows_SD: jax.Array, place_TK: jax.Array, weight_TK: jax.Array, interpret: bool = False) -> jax.Array:
+    """Σ_k weight[t, k] · rows[place[t, k]], summed in float32; a negative place adds nothing, whatever is there."""
+    return gather_sum(to_words(rows_SD), rows_SD.shape[1], place_TK, weight_TK, rows_SD.dtype, interpret)
 
 
 def gather_sum(

@@ -5,12 +5,11 @@ import jax.numpy as jnp
 import pytest
 from models import QUICK
 
-from pallas_kernels import IMPLEMENTATIONS, expert_ffn
-from pallas_kernels.expert_ffn import ExpertWeights
+from pallas_kernels import ExpertWeights, expert_ffn
 
 T, K, D, F = 256, 4, 64, 24
-# The reference runs every expert on every token, and says so.
-SPARSE = [implementation for implementation in IMPLEMENTATIONS if implementation != 'reference']
+# The reference runs every expert on every token, and says so; Pallas kernels are measured where they are compiled.
+SPARSE = ('auto', 'xla')
 
 
 def shapes(experts):
