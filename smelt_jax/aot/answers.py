@@ -1,6 +1,7 @@
 """What `smelt compile` answers: whether a run fits on hardware that is not there, and what it would do there."""
 
 import dataclasses
+import math
 import sys
 
 from smelt_jax.aot.facts import Facts, facts_of
@@ -11,6 +12,7 @@ from smelt_jax.budget.answers import Answer
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.parallel.devices import Devices
+from smelt_jax.parallel.mesh import mesh_sizes
 from smelt_jax.train.loop import check, require_microbatches
 
 POLICIES = ('none', 'dots', 'layer')  # of model.remat: what is computed again, from nothing to a whole layer
@@ -26,6 +28,12 @@ def answer(run: RunConfig, topology: Topology, remat: str = '') -> Answer:
       ValueError: the run does not fit the mesh, or the mesh not the topology; nothing was compiled.
     """
     run = _with_rows_of_its_pack(run)
+    used = math.prod(mesh_sizes(run.mesh, topology.count))
+    if used != topology.count:
+        raise ValueError(
+            f'--topology={topology.name} has {topology.count} devices, and config.mesh takes {used}; '
+            f'set one of its sizes to -1, or name a topology of {used}'
+        )
     devices = Devices.of(run.mesh, topology.devices())
     devices.check(run.model, data__batch_rows=run.data.batch_rows)
     require_microbatches(run, devices.count)

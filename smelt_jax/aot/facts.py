@@ -130,7 +130,7 @@ def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:
             tokens=rows * length,
             exchange=exchange,
             accumulate=run.optim.accumulate,
-            **({'lanes': LANES} if on_tpu and exchange == 'ragged' else {}),
+            lanes=LANES if on_tpu and exchange == 'ragged' else 1,
         ),
         temporaries=largest(program.text) if program.text else [],
         instructions=instructions(program.text),

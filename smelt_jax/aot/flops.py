@@ -4,25 +4,24 @@ XLA's own cost analysis counts a loop's body once and a kernel not at all. Here 
 (`smelt_jax.budget.accounting` counts the same way), a scan's as often as it turns, a kernel's as it says of itself, or grid
 times body. What the compiler then merges or drops is not known yet.
 
-Two loops turn as often as the data say, and are counted under a stated assumption:
+Two loops turn as often as the data say. They are counted under an assumption (`Spread`):
 
 - pairs of attention blocks: all of them, as with one document a row;
-- blocks of the experts: every device gets as many choices as it makes, and of the last block of an expert half is unused.
+- blocks of the experts: every device gets as many choices as it makes, and half of each expert's last block is unused.
+
+So do kernels with such grids, whose own estimates are of all that there is room for.
 """
 
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from jax.extend import core
 
 AGAIN = 'rematted_computation'  # in the names of what a backward pass computes again
 PARTS = ('attention', 'experts')
-
-# (names of the scopes around a loop, turns that it has room for) → turns.
-Turns = Callable[[str, int], float]
 
 _INDEX = ('add', 'select_n', 'convert_element_type', 'broadcast_in_dim', 'reshape', 'squeeze', 'clamp', 'max', 'min')
 
@@ -47,28 +46,35 @@ class Work:
         return sum(self.by_part.values())
 
 
-def turns_of(own_experts: int, busy: float) -> Turns:
+@dataclasses.dataclass(frozen=True)
+class Spread:
     """The assumption above.
 
-    Args:
+    Attributes:
       own_experts: of a device.
       busy: share of the choices a device has room for that it gets.
     """
 
-    def turns(scopes: str, room: int) -> float:
+    own_experts: int
+    busy: float
+
+    def turns(self, scopes: str, room: int) -> float:
+        """Of a loop within these scopes that has room for so many."""
         if 'experts' not in scopes:
             return room
-        full = max(room - own_experts, 0) * busy
-        return full + min(own_experts, full) / 2
+        full = max(room - self.own_experts, 0) * self.busy
+        return full + min(self.own_experts, full) / 2
 
-    return turns
+    def share(self, scopes: str) -> float:
+        """Of the work that a kernel whose grid the data cut has room for."""
+        return self.busy if 'experts' in scopes else 1.0
 
 
-def count(jaxpr: core.Jaxpr, turns: Turns) -> Work:
+def count(jaxpr: core.Jaxpr, spread: Spread) -> Work:
     """Counts a traced function's products, of all devices together."""
     found: dict[tuple[str, bool], float] = collections.defaultdict(float)
     unknown = 0
-    for scopes, flops, known in _products(jaxpr, '', 1.0, turns):
+    for scopes, flops, known in _products(jaxpr, '', 1.0, spread):
         part = next((part for part in PARTS if part in scopes), 'head')
         found[part, AGAIN in scopes] += flops
         unknown += not known
@@ -76,36 +82,29 @@ def count(jaxpr: core.Jaxpr, turns: Turns) -> Work:
     return Work(by_part, sum(found[part, True] for part in by_part), unknown)
 
 
-def _products(jaxpr: core.Jaxpr, scopes: str, times: float, turns: Turns) -> Iterator[tuple[str, float, bool]]:
-    """(scopes, FLOPs, whether their loop's turns are known) of every product."""
+def _products(jaxpr: core.Jaxpr, scopes: str, times: float, spread: Spread) -> Iterator[tuple[str, float, bool]]:
+    """(scopes, FLOPs, whether the turns of its loops are known) of every product."""
     for eqn in jaxpr.eqns:
         name, here = eqn.primitive.name, f'{scopes}/{eqn.source_info.name_stack}'
         if name in ('dot_general', 'ragged_dot', 'ragged_dot_general'):
             yield here, times * _product(eqn), True
         elif name == 'pallas_call':
-            yield here, *_kernel(eqn, times, turns)
+            yield here, *_kernel(eqn, here, times, spread)
         elif name == 'scan':
-            yield from _products(eqn.params['jaxpr'].jaxpr, here, times * eqn.params['length'], turns)
+            yield from _products(eqn.params['jaxpr'].jaxpr, here, times * eqn.params['length'], spread)
         elif name == 'cond':
-            branches = [list(_products(branch.jaxpr, here, times, turns)) for branch in eqn.params['branches']]
+            branches = [list(_products(branch.jaxpr, here, times, spread)) for branch in eqn.params['branches']]
             yield from max(branches, key=lambda branch: sum(flops for _, flops, _ in branch))
         elif name == 'while':
             body = eqn.params['body_jaxpr'].jaxpr
             room = _room(body, eqn.params['body_nconsts'])
-            inner = times * (turns(here, room) if room else 1.0)
-            for where, flops, known in _products(body, here, inner, turns):
+            inner = times * (spread.turns(here, room) if room else 1.0)
+            for where, flops, known in _products(body, here, inner, spread):
                 yield where, flops, known and bool(room)
         else:
             devices = eqn.params['mesh'].size if name == 'shard_map' else 1
-            for inside in _inside(eqn):
-                yield from _products(inside, here, times * devices, turns)
-
-
-def _inside(eqn: core.JaxprEqn) -> Iterator[core.Jaxpr]:
-    for value in eqn.params.values():
-        inner = getattr(value, 'jaxpr', value)
-        if isinstance(inner, core.Jaxpr):
-            yield inner
+            for inside in core.jaxprs_in_params(eqn.params):
+                yield from _products(inside, here, times * devices, spread)
 
 
 def _product(eqn: core.JaxprEqn) -> float:
@@ -121,15 +120,16 @@ def _product(eqn: core.JaxprEqn) -> float:
     return 2.0 * math.prod(result) * math.prod(left[axis] for axis in contracted)
 
 
-def _kernel(eqn: core.JaxprEqn, times: float, turns: Turns) -> tuple[float, bool]:
-    """FLOPs of a Pallas kernel, by its own estimate if it gives one."""
+def _kernel(eqn: core.JaxprEqn, scopes: str, times: float, spread: Spread) -> tuple[float, bool]:
+    """FLOPs of a Pallas kernel: by its own estimate if it gives one, which of a grid that the data cut is the most."""
+    grid = eqn.params['grid_mapping'].grid
+    fixed = [size for size in grid if isinstance(size, int)]
     estimate = eqn.params.get('cost_estimate')
     if estimate is not None:
-        return times * estimate.flops, True
-    grid = [size for size in eqn.params['grid_mapping'].grid if isinstance(size, int)]
-    known = len(grid) == len(eqn.params['grid_mapping'].grid)
+        return times * estimate.flops * (1.0 if len(fixed) == len(grid) else spread.share(scopes)), True
     inner = getattr(eqn.params['jaxpr'], 'jaxpr', eqn.params['jaxpr'])
-    return times * math.prod(grid) * sum(flops for _, flops, _ in _products(inner, '', 1.0, turns)), known
+    body = sum(flops for _, flops, _ in _products(inner, '', 1.0, spread))
+    return times * math.prod(fixed) * body, len(fixed) == len(grid)
 
 
 def _room(body: core.Jaxpr, constants: int) -> int:

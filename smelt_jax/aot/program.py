@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from smelt_jax.aot.flops import Work, count, turns_of
+from smelt_jax.aot.flops import Spread, Work, count
 from smelt_jax.batch import Batch
 from smelt_jax.config import RunConfig
 from smelt_jax.parallel.devices import BATCH, Devices
@@ -82,7 +82,7 @@ def compile_step(run: RunConfig, devices: Devices) -> Program:
     traced = make_step(run.model, run.loss, run.optim, devices).trace(*arguments)
     lowered = traced.lower()
     lower_seconds, start = time.perf_counter() - start, time.perf_counter()
-    work = count(traced.jaxpr.jaxpr, expected_turns(run, devices))
+    work = count(traced.jaxpr.jaxpr, expected_spread(run, devices))
     given = sum(_bytes_of(leaf) for leaf in jax.tree.leaves(arguments))
     memory, needs, text, unreadable = None, 0.0, '', ''
     try:
@@ -110,13 +110,13 @@ def abstract_arguments(run: RunConfig, devices: Devices) -> tuple[TrainState, Ba
     return state, Batch(ints, ints, ints, ints, floats), rate
 
 
-def expected_turns(run: RunConfig, devices: Devices):
-    """`flops.turns_of` on this mesh: by `gather` a device sees the choices of its whole group, and by `ragged` it has room
+def expected_spread(run: RunConfig, devices: Devices) -> Spread:
+    """What `flops` assumes, on this mesh: by `gather` a device sees the choices of its whole group; by `ragged` it has room
     for all of them, or for `mesh.buffer` times its own."""
     group = devices.mesh.shape['expert']
     ragged = exchange_of(devices) == 'ragged'
     room = min(devices.config.buffer or group, group) if ragged else group
-    return turns_of(run.model.experts.count // group, 1 / room)
+    return Spread(run.model.experts.count // group, 1 / room)
 
 
 def exchange_of(devices: Devices) -> str:

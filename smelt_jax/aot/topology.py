@@ -142,7 +142,8 @@ class Topology:
                 return topologies.get_topology_desc(platform='tpu', topology_name=self.name, **more).devices
             return _gpus(self.name.partition(':')[0], self.count)
         except jax.errors.JaxRuntimeError as error:
-            raise ValueError(f'--topology={self.name}: {str(error).splitlines()[0]}') from None
+            reason = str(error).splitlines()[0].partition(': ')[2]
+            raise ValueError(f'--topology={self.name}: {reason}') from None
 
 
 def _gpus(kind: str, count: int) -> Sequence[Any]:
