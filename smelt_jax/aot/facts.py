@@ -73,9 +73,10 @@ class Facts:
 
     @staticmethod
     def axis_of(key: _Key) -> str:
-        """Where a collective is in the formulas: what copies add up at the end is `sum`, the rest is an axis's."""
+        """Where a collective is in the formulas: what copies add up at the end is `sum`, the rest is an axis's. Over `fsdp`
+        alone a compiler may add up everywhere where sums were to be scattered, for twice the bytes."""
         kind, axes = key
-        return 'sum' if kind == 'all-reduce' else '+'.join(axes)
+        return 'sum' if kind == 'all-reduce' and axes != ('fsdp',) else '+'.join(axes)
 
 
 def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:

@@ -21,6 +21,7 @@ _CONDITION = re.compile(r'condition=%?([\w.\-]+)')
 _CONSTANT = re.compile(r'%([\w.\-]+) = s32\[\]\S* constant\((\d+)\)')
 _COMPARED = re.compile(r'ROOT .* compare\(.*?%([\w.\-]+), .*?%([\w.\-]+)\), direction=LT')
 _CHANNEL = re.compile(r'channel_id=(\d+)')
+_CHAIN = re.compile(r'chain_id="(\d+)"')
 _TURNS = re.compile(r'known_trip_count\W+n\W+(\d+)')
 
 _Key = tuple[str, tuple[str, ...]]
@@ -64,6 +65,7 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
                 channel = _CHANNEL.search(line)
                 # Channel 1 is that of all which have none of their own.
                 number = channel[1] if channel and channel[1] != '1' else f'{name} {len(own[name])}'
+                number = f'chain {chain[1]}' if (chain := _CHAIN.search(line)) else number
                 size = _received(operation[2], operation[1], types.get(operation[3], ''), devices)
                 own[name].append((number, (kind, axes), size / 2 if kind != operation[2] else size))
             if constant := _CONSTANT.search(line):
@@ -84,11 +86,12 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
     }
     found: Sent = collections.defaultdict(float)
     # A collective that runs beside other work has parts in several places, all of one channel: it counts where it starts.
-    for sizes in _by_channel(entry, 1.0, own, turned).values():
+    # A TPU's parts may be in a loop that comes between, also one of unknown turns: they are of one chain.
+    for number, sizes in _by_channel(entry, 1.0, own, turned).items():
         known = [(key, size) for key, size in sizes if not math.isnan(size)]
         if not known:
             raise ValueError(f'{sizes[0][0]} is in a loop whose number of turns is not known')
-        key, size = max(known, key=lambda part: part[1])
+        key, size = (min if number.startswith('chain') else max)(known, key=lambda part: part[1])
         found[key] += size
     return {key: size for key, size in found.items() if size}
 
