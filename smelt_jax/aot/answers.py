@@ -6,8 +6,9 @@ import sys
 
 from smelt_jax.aot.facts import Facts, facts_of
 from smelt_jax.aot.program import compile_step
-from smelt_jax.aot.report import as_dict, size, tables, tried_table
+from smelt_jax.aot.report import as_dict, tables, tried_table
 from smelt_jax.aot.topology import Topology
+from smelt_jax.aot.units import size
 from smelt_jax.budget.answers import Answer
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import open_pack

@@ -86,7 +86,7 @@ def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:
     rows = run.data.batch_rows // devices.count // run.optim.accumulate
     notes = [
         'FLOPs: products alone, rows of one document each, choices spread evenly over devices, half a block of each '
-        'expert unused; scores that flash attention computes twice are not the model\'s',
+        "expert unused; scores that flash attention computes twice are not the model's",
     ]
     if program.work.unknown:
         notes.append(f'FLOPs: {program.work.unknown} products in loops of unknown length are counted once')
@@ -127,7 +127,9 @@ def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:
         collectives_read=read,
         formula=update_bytes(
             run.model,
-            *(sizes[axis] for axis in ('replica', 'fsdp', 'expert')),
+            sizes['replica'],
+            sizes['fsdp'],
+            sizes['expert'],
             tokens=rows * length,
             exchange=exchange,
             accumulate=run.optim.accumulate,

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -131,7 +132,7 @@ def _bytes_of(leaf: jax.ShapeDtypeStruct) -> float:
 
 
 def _memory(compiled: jax.stages.Compiled) -> Memory:
-    found = compiled.memory_analysis()
+    found: Any = compiled.memory_analysis()
     arguments = found.argument_size_in_bytes
     peak = float(found.peak_memory_in_bytes)
     # On CPU the field leaves the temporaries out; it says nothing then.

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from smelt_jax.aot.units import size
 from smelt_jax.budget.parts import parameters_of
 from smelt_jax.config import RunConfig
 
 FLOAT32 = 4
 LEAST_CHUNK = 128
-GIB = 2**30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,13 +21,18 @@ class Remedy:
 
 
 def advice(remedies: list[Remedy], excess: float) -> str:
-    """The first of `remedies` that saves `excess` bytes; else the one that saves most, and what it leaves."""
-    if not remedies:
-        return 'no setting helps: take chips with more memory'
+    """The first of `remedies` that saves `excess` bytes; if none does alone, as few as do together."""
     enough = [remedy for remedy in remedies if remedy.saves >= excess]
-    chosen = enough[0] if enough else max(remedies, key=lambda remedy: remedy.saves)
-    rest = '' if enough else f'; {(excess - chosen.saves) / GIB:.2f} GiB are left to find then'
-    return f'try {chosen.setting}: about {chosen.saves / GIB:.2f} GiB less, {chosen.price}{rest}'
+    chosen = enough[:1]
+    if not enough:
+        for remedy in sorted(remedies, key=lambda remedy: -remedy.saves):
+            if sum(each.saves for each in chosen) < excess:
+                chosen.append(remedy)
+    saved = sum(remedy.saves for remedy in chosen)
+    if saved < excess:
+        return 'no setting of the run helps alone: take more chips, or such with more memory'
+    settings = ' and '.join(remedy.setting for remedy in chosen)
+    return f'try {settings}: about {size(saved)} less, {", ".join(remedy.price for remedy in chosen)}'
 
 
 def remedies_of(
@@ -43,13 +48,13 @@ def remedies_of(
       excess: by which that is too much.
     """
     if arguments >= needs - excess:  # nothing but a smaller state can help
-        return list(_smaller_states(run, sizes, arguments))
+        return list(_smaller_states(run, sizes, arguments, needs, excess))
     found = [
         _smaller_chunk(run, sizes, excess),
         _more_microbatches(run, sizes, arguments, needs, excess),
         _remat(run, sizes),
         _bounded_buffer(run, sizes, exchange),
-        *_smaller_states(run, sizes, arguments),
+        *_smaller_states(run, sizes, arguments, needs, excess),
     ]
     return [remedy for remedy in found if remedy is not None]
 
@@ -75,7 +80,7 @@ def _smaller_chunk(run: RunConfig, sizes: Mapping[str, int], excess: float) -> R
         return None
     saved = {chunk: _chunk_bytes(run, now - chunk) for chunk in smaller}
     chunk = next((chunk for chunk in smaller if saved[chunk] >= excess), smaller[-1])
-    return Remedy(f'--config.loss.chunk_tokens={chunk}', saved[chunk], 'and smaller products in the head')
+    return Remedy(f'--config.loss.chunk_tokens={chunk}', saved[chunk], 'smaller products in the head')
 
 
 def _more_microbatches(
@@ -93,7 +98,7 @@ def _more_microbatches(
     sums = gradients if run.optim.accumulate == 1 else 0.0
     saved = {factor: max(activations, 0.0) * (1 - 1 / factor) - sums for factor in factors}
     factor = next((factor for factor in factors if saved[factor] >= excess), factors[-1])
-    price = 'and parameters gathered as many times' if sizes['fsdp'] > 1 else 'and smaller products'
+    price = 'parameters gathered as often' if sizes['fsdp'] > 1 else 'smaller products'
     remedy = Remedy(f'--config.optim.accumulate={factor * run.optim.accumulate}', saved[factor], price)
     return remedy if remedy.saves > 0 else None
 
@@ -107,7 +112,7 @@ def _remat(run: RunConfig, sizes: Mapping[str, int]) -> Remedy | None:
     hidden = 2 * model.experts.per_token * model.experts.width
     kept = item * wide + (item * hidden if model.remat == 'none' else 0)
     tokens = _rows(run, sizes) * run.pack.row_tokens
-    return Remedy('--config.model.remat=layer', float(model.executed_layers * tokens * kept), 'and a forward pass more')
+    return Remedy('--config.model.remat=layer', float(model.executed_layers * tokens * kept), 'a forward pass more')
 
 
 def _bounded_buffer(run: RunConfig, sizes: Mapping[str, int], exchange: str) -> Remedy | None:
@@ -121,16 +126,21 @@ def _bounded_buffer(run: RunConfig, sizes: Mapping[str, int], exchange: str) -> 
     # Rows that came, rows made of them in float32 and in the model's dtype, and their hidden activations.
     row = (2 * _item(run) + FLOAT32) * model.width + _item(run) * 2 * model.experts.width
     saved = (room - 2) * choices * row
-    return Remedy('--config.mesh.buffer=2', saved, 'and choices beyond that are dropped, and counted')
+    return Remedy('--config.mesh.buffer=2', saved, 'what finds no room is dropped, and counted')
 
 
-def _smaller_states(run: RunConfig, sizes: Mapping[str, int], arguments: float) -> Iterator[Remedy]:
-    replica, fsdp = sizes['replica'], sizes['fsdp']
-    per_slice = replica // run.mesh.slices
-    if per_slice > 1 and run.model.width % (fsdp * per_slice) == 0:
-        setting = f'--config.mesh.replica={run.mesh.slices} --config.mesh.fsdp={fsdp * per_slice}'
-        yield Remedy(setting, arguments * (1 - 1 / per_slice), 'and parameters gathered from more devices')
-    for factor in (2, 4, 8):
-        if run.model.width % (fsdp * factor) == 0:
-            setting = f'{factor} times the chips, as --config.mesh.fsdp={fsdp * factor}'
-            yield Remedy(setting, arguments * (1 - 1 / factor), 'and a bill as many times as long an hour')
+def _smaller_states(
+    run: RunConfig, sizes: Mapping[str, int], arguments: float, needs: float, excess: float
+) -> Iterator[Remedy]:
+    replica, fsdp, expert = sizes['replica'], sizes['fsdp'], sizes['expert']
+    copies = replica // run.mesh.slices
+    if copies > 1 and run.model.width % (fsdp * copies) == 0:
+        setting = f'--config.mesh.replica={run.mesh.slices} --config.mesh.fsdp={fsdp * copies}'
+        yield Remedy(setting, arguments * (1 - 1 / copies), 'parameters gathered from more devices')
+    times = next(2**power for power in range(1, 64) if needs / 2**power <= max(needs - excess, 1))
+    rows = run.data.batch_rows % (replica * fsdp * expert * times) == 0
+    for axis, whole in {'fsdp': run.model.width, 'expert': run.model.experts.count}.items():
+        if rows and whole % (sizes[axis] * times) == 0:
+            setting = f'{times} times the chips with --config.mesh.{axis}={sizes[axis] * times}'
+            yield Remedy(setting, needs * (1 - 1 / times), 'at the same batch')
+            return

@@ -7,9 +7,9 @@ from rich.table import Table
 
 from smelt_jax.aot.facts import Facts
 from smelt_jax.aot.flops import PARTS
+from smelt_jax.aot.units import size
 
 SHOWN = 10  # of the temporaries
-UNITS = ('B', 'KiB', 'MiB', 'GiB', 'TiB')
 
 
 def tables(facts: Facts) -> list[Table]:
@@ -38,15 +38,6 @@ def as_dict(facts: Facts) -> dict[str, Any]:
     ]
     data['work'] |= {'total': facts.work.total, 'model': facts.model_flops}
     return data
-
-
-def size(count: float) -> str:
-    """Bytes for people."""
-    for unit in UNITS:
-        if abs(count) < 1024 or unit == UNITS[-1]:
-            break
-        count /= 1024
-    return f'{count:.0f} B' if unit == 'B' else f'{count:.2f} {unit}'
 
 
 def _memory(facts: Facts) -> Table:
@@ -85,13 +76,14 @@ def _flops(facts: Facts) -> Table:
 
 def _sent(facts: Facts) -> Table:
     table = _table('Bytes a device receives in an update', 'axis', 'kind', 'program', 'formula', 'ratio')
+    table.columns[1].justify = 'left'
     by_axis = facts.sent_by_axis
     for axis, formula in facts.formula.items():
         kinds = {key: sent for key, sent in facts.collectives.items() if facts.axis_of(key) == axis}
         found = by_axis.get(axis, 0.0)
         program = size(found) if facts.collectives_read else 'not read'
         ratio = f'{found / formula:.3f}' if facts.collectives_read and formula else ''
-        table.add_row(axis, '', program, size(formula), ratio)
+        table.add_row(axis, 'all', program, size(formula), ratio)
         for (kind, axes), sent in sorted(kinds.items(), key=lambda entry: -entry[1]):
             table.add_row('', f'{kind} over {", ".join(axes)}', size(sent), '', '')
     for (kind, axes), sent in facts.collectives.items():
@@ -103,10 +95,8 @@ def _sent(facts: Facts) -> Table:
 def _temporaries(facts: Facts) -> Table:
     table = _table('Largest temporaries', 'bytes of one', 'shape', 'made by', 'among them')
     for temporary in facts.temporaries[:SHOWN]:
-        table.add_row(
-            size(temporary.bytes), temporary.shape, f'{temporary.makers} instructions', temporary.name
-        )
-    table.columns[1].justify = table.columns[3].justify = 'left'
+        table.add_row(size(temporary.bytes), temporary.shape, f'{temporary.makers} instructions', temporary.name)
+    table.columns[0].justify, table.columns[1].justify, table.columns[3].justify = 'right', 'left', 'left'
     return table
 
 

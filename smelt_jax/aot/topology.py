@@ -1,6 +1,7 @@
 """Names of hardware that is not there → devices to compile for, and the memory that a program has on each."""
 
 import dataclasses
+import importlib.resources
 import importlib.util
 import math
 import os
@@ -8,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-GIB = 2**30
+from smelt_jax.aot.units import GIB
 
 
 @dataclasses.dataclass(frozen=True)

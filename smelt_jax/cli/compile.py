@@ -24,7 +24,9 @@ def define_flags() -> None:
     define_config()
     flags.DEFINE_string('topology', None, 'The hardware, as v5e:16x16. Required.')
     flags.mark_flag_as_required('topology')
-    flags.DEFINE_enum('remat', '', ('', 'none', 'dots', 'layer', 'auto'), "Instead of config.model.remat; auto tries them.")
+    flags.DEFINE_enum(
+        'remat', '', ('', 'none', 'dots', 'layer', 'auto'), 'Instead of config.model.remat; auto tries them.'
+    )
     flags.DEFINE_float('memory', 0.0, "GiB that a program has on a device; the chip's own if not given.", lower_bound=0)
     flags.DEFINE_string('json', None, 'A file for the result, as data.')
     flags.DEFINE_string('markdown', None, 'A file for the tables.')
@@ -32,7 +34,8 @@ def define_flags() -> None:
 
 def run() -> None:
     """Compiles, and answers."""
-    from smelt_jax.aot.topology import GIB, Topology
+    from smelt_jax.aot.topology import Topology
+    from smelt_jax.aot.units import GIB
 
     config = run_config()
     topology = Topology.of(FLAGS.topology, config.mesh.slices, FLAGS.memory * GIB)
