@@ -97,7 +97,7 @@ def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:
         except ValueError as error:
             notes.append(f'collectives: not readable: {error}')
     else:
-        notes.append(f'collectives and temporaries: not readable ({program.unreadable})')
+        notes.append(f'collectives and temporaries: not readable: {program.unreadable}')
     on_tpu = topology.chip.platform == 'tpu' and run.model.dtype == 'bfloat16'
     flops = budget_of(run.model, full_row(length)).train_flops
     excess = program.needs - topology.memory

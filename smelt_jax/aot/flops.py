@@ -109,7 +109,7 @@ def _products(jaxpr: core.Jaxpr, scopes: str, times: float, spread: Spread) -> I
 
 def _product(eqn: core.JaxprEqn) -> float:
     """2 · result · contracted. Of a ragged product every row meets one group's matrix."""
-    left, right, result = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape, eqn.outvars[0].aval.shape
+    left, right, result = _shape(eqn.invars[0]), _shape(eqn.invars[1]), _shape(eqn.outvars[0])
     if eqn.primitive.name == 'dot_general':
         (contracted, _), _ = eqn.params['dimension_numbers']
         return 2.0 * math.prod(result) * math.prod(left[axis] for axis in contracted)
@@ -139,15 +139,19 @@ def _room(body: core.Jaxpr, constants: int) -> int:
         before
         for before, after in carried.items()
         for eqn in body.eqns
-        if after in eqn.outvars and eqn.primitive.name == 'add' and before in eqn.invars and before.aval.shape == ()
+        if after in eqn.outvars and eqn.primitive.name == 'add' and before in eqn.invars and _shape(before) == ()
     }
     rooms = []
     for eqn in body.eqns:
         operands = [var for var in eqn.invars if not isinstance(var, core.Literal)]
         if eqn.primitive.name in ('dynamic_slice', 'gather') and at & set(operands[1:]):
-            shape = operands[0].aval.shape
+            shape = _shape(operands[0])
             if len(shape) == 1 and shape[0] > 1 and operands[0] not in at:
                 rooms.append(shape[0])
-        elif eqn.primitive.name in _INDEX and at & set(operands) and math.prod(eqn.outvars[0].aval.shape) == 1:
+        elif eqn.primitive.name in _INDEX and at & set(operands) and math.prod(_shape(eqn.outvars[0])) == 1:
             at |= set(eqn.outvars)
     return min(rooms, default=0)
+
+
+def _shape(var: Any) -> tuple[int, ...]:
+    return var.aval.shape

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,8 +69,8 @@ class Program:
     needs: float
     text: str
     unreadable: str
-    lower_seconds: float
     compile_seconds: float
+    lower_seconds: float
 
 
 def compile_step(run: RunConfig, devices: Devices) -> Program:
@@ -82,24 +82,36 @@ def compile_step(run: RunConfig, devices: Devices) -> Program:
     start = time.perf_counter()
     traced = make_step(run.model, run.loss, run.optim, devices).trace(*arguments)
     lowered = traced.lower()
-    lower_seconds, start = time.perf_counter() - start, time.perf_counter()
+    lower_seconds = time.perf_counter() - start
     work = count(traced.jaxpr.jaxpr, expected_spread(run, devices))
     given = sum(_bytes_of(leaf) for leaf in jax.tree.leaves(arguments))
-    memory, needs, text, unreadable = None, 0.0, '', ''
+    return Program(run, work, given, *compiled_of(lowered), lower_seconds)
+
+
+class Compiled(NamedTuple):
+    """See `Program`."""
+
+    memory: Memory | None
+    needs: float
+    text: str
+    unreadable: str
+    compile_seconds: float
+
+
+def compiled_of(lowered: Any) -> Compiled:
+    """Compiles, and takes a refusal for want of memory for an answer."""
+    start = time.perf_counter()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         refusal = _REFUSED.search(str(error))
         if 'RESOURCE_EXHAUSTED' not in str(error) or not refusal:
             raise
-        needs, unreadable = float(refusal[1]) * _UNITS[refusal[2]], 'the compiler refused it'
-        compile_seconds = time.perf_counter() - start
-    else:
-        compile_seconds = time.perf_counter() - start
-        memory = _memory(compiled)
-        needs = memory.total
-        text, unreadable = _text(compiled)
-    return Program(run, work, given, memory, needs, text, unreadable, lower_seconds, compile_seconds)
+        needs = float(refusal[1]) * _UNITS[refusal[2]]
+        return Compiled(None, needs, '', 'the compiler refused the program', time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    memory = _memory(compiled)
+    return Compiled(memory, memory.total, *_text(compiled), seconds)
 
 
 def abstract_arguments(run: RunConfig, devices: Devices) -> tuple[TrainState, Batch, jax.ShapeDtypeStruct]:
@@ -152,4 +164,4 @@ def _text(compiled: jax.stages.Compiled) -> tuple[str, str]:
     try:
         return compiled.as_text() or '', ''
     except jax.errors.JaxRuntimeError as error:
-        return '', str(error).splitlines()[0][:200]
+        return '', f'this jaxlib cannot read what it wrote, jax ≥ 0.12 can ({str(error).splitlines()[0][:100]} …)'
