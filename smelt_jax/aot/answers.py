@@ -4,8 +4,10 @@ import dataclasses
 import math
 import sys
 
+import jax
+
 from smelt_jax.aot.facts import Facts, facts_of
-from smelt_jax.aot.program import compile_step
+from smelt_jax.aot.program import check_exchange, compile_step, first_line
 from smelt_jax.aot.report import as_dict, tables, tried_table
 from smelt_jax.aot.topology import Topology
 from smelt_jax.aot.units import size
@@ -26,7 +28,8 @@ def answer(run: RunConfig, topology: Topology, remat: str = '') -> Answer:
       remat: a policy instead of the config's; `auto` tries POLICIES in their order, and takes the first that fits.
 
     Raises:
-      ValueError: the run does not fit the mesh, or the mesh not the topology; nothing was compiled.
+      ValueError: the run does not fit the mesh, or the mesh not the topology, and nothing was compiled; or the compiler failed
+        for another reason than too little memory.
     """
     run = _with_rows_of_its_pack(run)
     used = math.prod(mesh_sizes(run.mesh, topology.count))
@@ -38,12 +41,17 @@ def answer(run: RunConfig, topology: Topology, remat: str = '') -> Answer:
     devices = Devices.of(run.mesh, topology.devices())
     devices.check(run.model, data__batch_rows=run.data.batch_rows)
     require_microbatches(run, devices.count)
+    check_exchange(devices)
     policies = POLICIES if remat == 'auto' else (remat or run.model.remat,)
     tried: list[Facts] = []
     for policy in policies:
         print(f'compiling for {topology.title}, remat={policy} …', file=sys.stderr, flush=True)
         changed = dataclasses.replace(run, model=dataclasses.replace(run.model, remat=policy))
-        tried.append(facts_of(compile_step(changed, devices), devices, topology))
+        try:
+            program = compile_step(changed, devices)
+        except jax.errors.JaxRuntimeError as error:
+            raise ValueError(f'the compiler for {topology.chip.title} failed: {first_line(error)}') from error
+        tried.append(facts_of(program, devices, topology))
         if tried[-1].fits:
             break
     return _answer(tried, devices)

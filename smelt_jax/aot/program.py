@@ -1,6 +1,7 @@
 """A run's training step, lowered and compiled from shapes alone, and what is known of it then."""
 
 import dataclasses
+import functools
 import re
 import time
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -114,6 +116,30 @@ def compiled_of(lowered: Any) -> Compiled:
     return Compiled(memory, memory.total, *_text(compiled), seconds)
 
 
+def check_exchange(devices: Devices) -> None:
+    """Raises ValueError if these devices have no ragged exchange: a program of nothing else tells in a second, the step after
+    minutes."""
+    group = devices.mesh.shape['expert']
+    if group == 1 or exchange_of(devices) != 'ragged':
+        return
+    place = NamedSharding(devices.mesh, BATCH)
+    rows = jax.ShapeDtypeStruct((devices.count * 16, 256), jnp.bfloat16, sharding=place)
+    sizes = jax.ShapeDtypeStruct((devices.count * group,), jnp.int32, sharding=place)
+    exchange = devices.each(functools.partial(lax.ragged_all_to_all, axis_name='expert'), BATCH, BATCH)
+    try:
+        jax.jit(exchange).lower(rows, rows, *(sizes,) * 4).compile()
+    except jax.errors.JaxRuntimeError as error:
+        raise ValueError(
+            f'mesh.exchange=ragged cannot be compiled for these devices ({first_line(error)}); '
+            f'use --config.mesh.exchange=gather'
+        ) from None
+
+
+def first_line(error: Exception) -> str:
+    """What a compiler says, without the rest of the program."""
+    return str(error).splitlines()[0][:300]
+
+
 def abstract_arguments(run: RunConfig, devices: Devices) -> tuple[TrainState, Batch, jax.ShapeDtypeStruct]:
     """Shapes, dtypes and places of what a step of `run` takes."""
     state = devices.placed(lambda: init_state(run.model, optimizer(run.optim), run.seed))
@@ -164,4 +190,4 @@ def _text(compiled: jax.stages.Compiled) -> tuple[str, str]:
     try:
         return compiled.as_text() or '', ''
     except jax.errors.JaxRuntimeError as error:
-        return '', f'this jaxlib cannot read what it wrote, jax ≥ 0.12 can ({str(error).splitlines()[0][:100]} …)'
+        return '', f'this jaxlib cannot read what it wrote, jax ≥ 0.12 can ({first_line(error)})'

@@ -1,7 +1,7 @@
 """Compiles a training step for hardware that is not there: bytes, FLOPs, collectives, and whether it fits.
 
-    smelt compile --config=experiments/smelt.py:200m-s95-smelt --topology=v5e:16x16 --config.mesh.expert=8
-    smelt compile --config=FILE:ARG --topology=v5p:4x4x4 --remat=auto --json=FILE
+    smelt compile --config=experiments/smelt.py:200m-s95-smelt --topology=v5p:4x4x4 --config.mesh.expert=8
+    smelt compile --config=FILE:ARG --topology=v6e:8x8 --remat=auto --json=FILE
 
 --topology is v4:AxBxC, v5e:AxB, v5p:AxBxC, v6e:AxB, tpu7x:AxBxC, h100:N or cpu:N; config.mesh says how its devices share the
 work, config.mesh.slices how many of it there are. TPUs need libtpu (pip install -e .[tpu]), GPUs jax's CUDA plugin

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import jax
 import pytest
-from models import TINY, edit
+from models import edit, looped
+from topologies import tpu_devices
 
 from smelt_jax.aot import answers, facts, program
 from smelt_jax.aot.topology import Topology
@@ -20,10 +21,9 @@ from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.train.config import OptimConfig
 
-# Two layers a stack, since a loop of one turn is dissolved.
-MODEL = edit(
-    TINY, layers=6, loop__start=2, vocab=128, width=64, experts__count=8, experts__width=64, attention__head_dim=32
-)
+# One stack of two layers, since a loop of one turn is dissolved; wide enough that norms and counts, of which no formula
+# knows, are few.
+MODEL = edit(looped(0, 2, 0, 2), vocab=128, width=64, experts__count=8, experts__width=64, attention__head_dim=32)
 RUN = RunConfig(
     name='small',
     model=MODEL,
@@ -32,6 +32,7 @@ RUN = RunConfig(
     mesh=MeshConfig(replica=2, fsdp=2, expert=2),
 )
 EIGHT = Topology.of('cpu:8')
+pytestmark = pytest.mark.usefixtures('quick')
 
 
 @pytest.fixture(scope='module')
@@ -171,6 +172,22 @@ def test_what_does_not_fit_together_is_told_before_any_work(changes, complaint: 
         answers.answer(dataclasses.replace(RUN, **changes), EIGHT)
     assert complaint in str(error.value)
     assert reused == []
+
+
+def test_an_exchange_that_the_devices_do_not_have_is_told_before_the_step() -> None:
+    ragged = MeshConfig(1, 1, -1, exchange='ragged')
+    program.check_exchange(Devices.of(ragged, tpu_devices('v5e:2x4')))
+    with pytest.raises(ValueError, match=r'exchange=ragged cannot be compiled .*; use --config\.mesh\.exchange=gather'):
+        program.check_exchange(Devices.of(ragged, tpu_devices('v5e:4x8')))
+
+
+def test_another_failure_of_the_compiler_is_one_line(monkeypatch) -> None:
+    def fails(run: RunConfig, devices: Devices) -> program.Program:
+        raise jax.errors.JaxRuntimeError('INTERNAL: no such thing\nand the whole program')
+
+    monkeypatch.setattr(answers, 'compile_step', fails)
+    with pytest.raises(ValueError, match=r'^the compiler for CPU failed: INTERNAL: no such thing$'):
+        answers.answer(RUN, EIGHT)
 
 
 def run_of(smelt, *words: str, code: int) -> subprocess.CompletedProcess[str]:
