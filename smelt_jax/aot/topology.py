@@ -1,7 +1,6 @@
 """Names of hardware that is not there → devices to compile for, and the memory that a program has on each."""
 
 import dataclasses
-import importlib.resources
 import importlib.util
 import math
 import os
@@ -9,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from smelt_jax.aot.gpus import h100s
 from smelt_jax.aot.units import GIB
 
 
@@ -46,7 +46,6 @@ CHIPS = {
     'cpu': Chip('CPU', 'cpu', 1, 1, 0.0, 'not known'),
 }
 EXAMPLES = 'v5e:16x16, v5p:4x4x4, v6e:8x8, h100:8, cpu:8'
-_GPU_TARGETS = {'h100': 'h100_sxm.txtpb'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,17 +140,10 @@ class Topology:
             if self.chip.platform == 'tpu':
                 more = {'num_slices': self.slices} if self.slices > 1 else {}
                 return topologies.get_topology_desc(platform='tpu', topology_name=self.name, **more).devices
-            return _gpus(self.name.partition(':')[0], self.count)
+            return h100s(self.count)
         except jax.errors.JaxRuntimeError as error:
             reason = str(error).splitlines()[0].partition(': ')[2]
             raise ValueError(f'--topology={self.name}: {reason}') from None
-
-
-def _gpus(kind: str, count: int) -> Sequence[Any]:
-    from jax.experimental import topologies
-
-    target = importlib.resources.files(__package__).joinpath(_GPU_TARGETS[kind]).read_text()
-    return topologies.get_topology_desc(platform='cuda', topology=f'1x1x{count}', target_config=target).devices
 
 
 def _installed(package: str) -> bool:
