@@ -46,3 +46,29 @@ def test_parts_of_one_chain_count_once() -> None:
 def test_without_a_chain_the_loop_stands_in_the_way() -> None:
     with pytest.raises(ValueError, match='number of turns is not known'):
         collective_bytes(CHAINED.format(chain=''), Devices.of(MeshConfig(2, 2, 2)).mesh)
+
+
+@pytest.mark.parametrize(
+    ('types', 'kind', 'received'),
+    [
+        ('f32[8,8]{1,0} all-gather(%p)', 'all-gather', 128),
+        ('(f32[4,8]{1,0:T(8,128)(2,1)}, f32[8,8]{1,0:T(8,128)}) all-gather-start(%p)', 'all-gather', 128),
+        ('(f32[4,8], f32[8,8], u32[], u32[]) all-gather-start(%p)', 'all-gather', 128),
+        (
+            '((f32[4,8], f32[2]), (f32[8,8]{1,0:T(8,128)}, /*index=5*/f32[4])) all-gather-start(%p, %p)',
+            'all-gather',
+            136,
+        ),
+        ('((f32[8,8], f32[4]), (f32[4,8], f32[2])) reduce-scatter-start(%p, %p)', 'reduce-scatter', 136),
+        ('(f32[8,8], f32[4]) all-reduce-start(%p, %p)', 'all-reduce', 272),
+        ('((f32[2,4,8], f32[4,4,8], s64[2]), f32[4,4,8]) ragged-all-to-all-start(%p, %p)', 'ragged-all-to-all', 128),
+    ],
+)
+def test_what_is_split_into_a_start_and_an_end_counts_its_result(types: str, kind: str, received: float) -> None:
+    text = f"""\
+ENTRY %main (p: f32[2,4,8]) -> f32[8,8] {{
+  %p = f32[2,4,8] parameter(0)
+  %start = {types}, channel_id=2, replica_groups={{{{0,1}},{{2,3}},{{4,5}},{{6,7}}}}
+}}
+"""
+    assert collective_bytes(text, Devices.of(MeshConfig(2, 2, 2)).mesh) == {(kind, ('expert',)): received}
