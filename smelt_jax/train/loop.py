@@ -71,7 +71,7 @@ def fit(
     check(run, manifest)
     devices = Devices.of(run.mesh)
     devices.check(run.model, data__batch_rows=run.data.batch_rows, heldout__batch_rows=run.heldout.batch_rows)
-    _require_microbatches(run, devices.count)
+    require_microbatches(run, devices.count)
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
     first = processes.first()  # it alone writes; the others look, so that what is refused is refused by all
     settings = json.dumps([to_dict(run), dataclasses.asdict(lineage), str(run_dir.path)])
@@ -164,7 +164,7 @@ def check(run: RunConfig, manifest: Manifest) -> None:
         raise ValueError(f'train.branch_steps={late} are not among the steps 1 … {run.train.steps} of the trunk')
 
 
-def _require_microbatches(run: RunConfig, devices: int) -> None:
+def require_microbatches(run: RunConfig, devices: int) -> None:
     """Raises ValueError if the rows of a device cannot be cut into `optim.accumulate` microbatches."""
     rows = run.data.batch_rows // devices
     if rows % run.optim.accumulate:
