@@ -119,10 +119,15 @@ class RunDir:
             finally:
                 holder.unlink(missing_ok=True)
         except BlockingIOError:
-            who = holder.read_text().strip() if holder.exists() else 'another process'
+            who = self.holder() or 'another process'
             raise ValueError(f'{self.path} is in use by {who}; wait for it, or stop it') from None
         finally:
             os.close(descriptor)
+
+    def holder(self) -> str:
+        """Who holds it, in words; '' if nobody does."""
+        file = self.path / 'holder'
+        return file.read_text().strip() if file.exists() else ''
 
     def _write_config(self, run: RunConfig) -> None:
         write_atomically(self.config_file, json.dumps(to_dict(run), indent=2) + '\n')

@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     'config': SETTINGS,
     'runs': {'config', 'version'},
     'train': MODEL_SIDE,
+    'aot': MODEL_SIDE | {'train'},
     'evaluate': MODEL_SIDE | {'train'},
     'probe': MODEL_SIDE | {'train', 'evaluate'},
     'law': {'runs', 'version'},
@@ -38,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     'bench': MODEL_SIDE | {'train', 'evaluate', 'pallas_kernels'},
     'experiments': {'config', 'budget'} | SETTINGS,
     'cli': MODEL_SIDE
-    | {'train', 'evaluate', 'probe', 'law', 'figures', 'sweep', 'bench', 'experiments', 'pallas_kernels'},
+    | {'train', 'aot', 'evaluate', 'probe', 'law', 'figures', 'sweep', 'bench', 'experiments', 'pallas_kernels'},
     '__main__': {'cli'},
 }
 

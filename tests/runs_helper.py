@@ -49,7 +49,7 @@ RUN = RunConfig(
 )
 
 # `smelt ARGS`, which writes the rows of every update into ROWS and dies by SIGKILL at a given moment: once the line of step
-# KILL_AT is written and the file THERE exists, or when the save of step KILL_IN_SAVE has begun.
+# KILL_AT is written and the file THERE exists, or when the save of step KILL_IN_SAVE has begun. Or fails, at FAIL_AT.
 KILLED = """
 import json, os, signal, sys, time
 from smelt_jax.train.checkpoints import Checkpoints
@@ -71,12 +71,17 @@ def die_at(key):
             os.kill(os.getpid(), signal.SIGKILL)
     return die
 
+def fail(step, *_):
+    if step == int(os.environ.get('FAIL_AT', -1)):
+        raise ValueError('told to fail')
+
 def note(step, row_ids, metrics):
     with open(os.environ['ROWS'], 'a') as file:
         file.write(json.dumps([step, row_ids.tolist()]) + chr(10))
 
 after(_Watch, 'follow', note)
 after(Report, 'log', die_at('KILL_AT'))
+after(_Watch, 'follow', fail)
 after(Checkpoints, 'save', die_at('KILL_IN_SAVE'))
 
 from smelt_jax.cli.main import main

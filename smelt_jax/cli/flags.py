@@ -38,7 +38,11 @@ def define_workdir(help_text: str) -> None:
 
 def define_mesh() -> None:
     """Defines --mesh, for verbs whose config comes from a run directory."""
-    flags.DEFINE_list('mesh', [], "KEY=VALUE,… of config.mesh, as replica=2,expert=4; the run's own if not given.")
+    flags.DEFINE_list(
+        'mesh',
+        [],
+        "KEY=VALUE,… of config.mesh, as replica=2,expert=4, the others as by default; the run's own mesh if not given.",
+    )
 
 
 def given_mesh() -> MeshConfig | None:
@@ -46,6 +50,9 @@ def given_mesh() -> MeshConfig | None:
     if not FLAGS.mesh:
         return None
     config = ConfigDict(dataclasses.asdict(MeshConfig()))
+    keys = [entry.partition('=')[0] for entry in FLAGS.mesh]
+    for key in {key for key in keys if keys.count(key) > 1}:
+        raise ValueError(f'--mesh={",".join(FLAGS.mesh)}: {key} is given more than once')
     for entry in FLAGS.mesh:
         override(config, entry)
     mesh = from_dict(MeshConfig, config.to_dict(), 'mesh.')
@@ -60,14 +67,14 @@ def define_processes() -> None:
         '',
         'HOST:PORT of process 0 of a run of many; auto on a cluster that jax knows (TPU pods, Slurm, MPI).',
     )
-    flags.DEFINE_integer('process_id', 0, 'Which process this is, with --coordinator=HOST:PORT.', lower_bound=0)
-    flags.DEFINE_integer('process_count', 1, 'How many there are.', lower_bound=1)
+    flags.DEFINE_integer('process_id', None, 'Which process this is, with --coordinator=HOST:PORT.', lower_bound=0)
+    flags.DEFINE_integer('process_count', None, 'How many there are, with --coordinator=HOST:PORT.', lower_bound=1)
     flags.DEFINE_integer('peer_timeout', 300, 'Seconds that a missing process is waited for.', lower_bound=1)
 
 
 def join_processes() -> None:
     """Joins them, before jax is used. Raises ValueError, naming who is missing."""
-    if FLAGS.coordinator:
+    if FLAGS.coordinator or FLAGS.process_id is not None or FLAGS.process_count is not None:
         from smelt_jax.parallel import processes  # jax, which --help does without
 
         processes.start(FLAGS.coordinator, FLAGS.process_id, FLAGS.process_count, FLAGS.peer_timeout)
@@ -138,7 +145,8 @@ def override(config: ConfigDict, entry: str) -> None:
 
 def check_overrides(argv: Sequence[str]) -> None:
     """Raises ValueError for the first --config.KEY of `argv` whose key no config has, with the nearest one."""
-    keys = [key for key, _, _ in pages.config_keys()]
+    defaults = {key: default for key, default, _ in pages.config_keys()}
+    keys, seen = list(defaults), set()
     known = {'.'.join(key.split('.')[:depth]) for key in keys for depth in range(1, key.count('.') + 2)}
     given = any(re.match(r'--?config(=|$)', word) for word in argv)
     for word in argv:
@@ -147,6 +155,9 @@ def check_overrides(argv: Sequence[str]) -> None:
             same_end = [key for key in keys if key.split('.')[-1] == match[1].split('.')[-1]]
             near = same_end or difflib.get_close_matches(match[1], keys, n=1)
             raise ValueError(f'{word}: there is no key {match[1]}' + (f'; did you mean {near[0]}?' if near else ''))
+        if match and match[1] in seen and isinstance(defaults.get(match[1]), tuple):
+            raise ValueError(f'{word}: {match[1]} is given more than once; the flags would be joined, not replaced')
+        seen |= {match[1]} if match else set()
         if match and not given:
             raise ValueError(f'{word} overrides a key of --config=FILE.py, which is missing')
 

@@ -22,7 +22,7 @@ OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax',
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `smelt ARGV`. Returns the exit code: 0, 1 if the verb failed for a reason it names, 2 for a wrong command
-    line. Exceptions other than ValueError and OSError are faults of the program, and fly."""
+    line. Exceptions other than ValueError and OSError are faults of the program, and shown with the way there."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in HELP:
         print(pages.front(), end='')
@@ -61,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(f'smelt {verb}', re.sub(r'^flag --(\S+)=None: .*', r'--\1 is required', str(error)), 2)
     keep_freed_memory()  # before a verb imports jax
-    return _run(verb, module, chosen, debug)
+    code = _run(verb, module, chosen, debug)
+    processes = _processes()
+    return processes.end(code) if processes else code
 
 
 def _parse(argv: list[str]) -> None:
@@ -83,7 +85,12 @@ def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
     if not sys.stdout.isatty():
         os.environ.setdefault('COLUMNS', '120')  # of a table that goes to a file; rich would take 80
     try:
-        module.run(*chosen)
+        try:
+            module.run(*chosen)
+        except Exception:
+            if processes := _processes():
+                processes.look_around()
+            raise
     except KeyboardInterrupt:
         return _fail(f'smelt {verb}', 'interrupted', 130)
     except BrokenPipeError:  # the reader of our output has what it wanted
@@ -99,7 +106,15 @@ def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
         where = traceback.extract_tb(error.__traceback__)[-1].filename
         hint = '' if where.startswith(OUR_CODE) else f'\n  (raised in {where}; --debug shows the way there)'
         return _fail(f'smelt {verb}', f'{error}{hint}', 1)
+    except Exception:
+        traceback.print_exc()
+        return 1
     return 0
+
+
+def _processes() -> ModuleType | None:
+    """`smelt_jax.parallel.processes`, if the verb was one that many can share."""
+    return sys.modules.get('smelt_jax.parallel.processes')
 
 
 def _fail(who: str, message: str, code: int) -> int:

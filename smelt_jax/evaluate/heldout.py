@@ -68,7 +68,7 @@ def evaluate(
       step: of the checkpoint; None for the latest.
       visits: of the loop; None for the config's.
       pack: another pack than the run's own, of the same tokenizer; '' for its own.
-      mesh: of the devices; None for the config's.
+      mesh: of the devices; None for the config's. Evaluation is dropless: `mesh.buffer` is taken as 0.
 
     Raises:
       ValueError, FileNotFoundError: no such run, checkpoint or held-out rows, a pack of another tokenizer, or the run's own
@@ -86,7 +86,8 @@ def evaluate(
         raise ValueError(
             f'{run.data.pack} was packed anew since {workdir} read it: {trained_on.fingerprint[:12]}, then {lineage.pack[:12]}'
         )
-    devices = Devices.of(mesh or run.mesh)
+    # A bounded buffer drops choices by what else is in the batch: evaluation has room for all.
+    devices = Devices.of(dataclasses.replace(mesh or run.mesh, buffer=0.0))
     devices.check(run.model, heldout__batch_rows=run.heldout.batch_rows)
     _, params, _, step = load(workdir, step, devices)
     record = {

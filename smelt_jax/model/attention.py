@@ -3,7 +3,6 @@
 import flax.linen as nn
 import jax
 
-from smelt_jax.model.attend import attend
 from smelt_jax.model.cache import Slots, attend_slots, put
 from smelt_jax.model.config import AttentionConfig
 from smelt_jax.model.norm import RMSNorm
@@ -35,7 +34,7 @@ class Attention(nn.Module):
             k_BTGH = RMSNorm(self.norm_eps, name='k_norm')(k_BTGH)
         q_BTNH, k_BTGH = rotate(q_BTNH, context), rotate(k_BTGH, context)
         if slots is None:
-            out_BTNH = attend(q_BTNH, k_BTGH, v_BTGH, context.segment_ids_BT)
+            out_BTNH = self.share.attend(q_BTNH, k_BTGH, v_BTGH, context.segment_ids_BT)
         else:
             slots = put(slots, k_BTGH, v_BTGH, context)
             out_BTNH = attend_slots(q_BTNH, slots, context.positions_BT)

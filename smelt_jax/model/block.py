@@ -65,7 +65,7 @@ class Stack(nn.Module):
 
 
 def _rematerialised(remat: str, share: Share) -> type[Block]:
-    if remat == 'none' and share == ALL:
+    if remat == 'none' and share.whole == ALL.whole:
         return Block
     policies = {'none': kept, 'layer': None, 'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
     # prevent_cse=False: inside a scan the two computations cannot be merged anyway.

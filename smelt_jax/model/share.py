@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 import pallas_kernels
 from pallas_kernels.expert_ffn import ExpertWeights
+from smelt_jax.model.attend import Attend, attend
 
 WHOLE = 'whole'  # `checkpoint_name` of a parameter that was gathered
 GATHERED_OVER = 'fsdp'  # the mesh axis
@@ -19,10 +20,15 @@ ExpertFfn = Callable[[jax.Array, jax.Array, jax.Array, ExpertWeights], tuple[jax
 
 
 def own_experts(
-    x_TD: jax.Array, weights_TK: jax.Array, experts_TK: jax.Array, weights: ExpertWeights
+    x_TD: jax.Array,
+    weights_TK: jax.Array,
+    experts_TK: jax.Array,
+    weights: ExpertWeights,
+    *,
+    kernel: Callable[..., jax.Array] = pallas_kernels.expert_ffn,
 ) -> tuple[jax.Array, jax.Array]:
     """`pallas_kernels.expert_ffn` where every expert is at hand: nothing is dropped."""
-    return pallas_kernels.expert_ffn(x_TD, weights_TK, experts_TK, weights), jnp.zeros((), jnp.float32)
+    return kernel(x_TD, weights_TK, experts_TK, weights), jnp.zeros((), jnp.float32)
 
 
 def _as_it_is(name: str, part: jax.Array, near: jax.Array | None = None) -> jax.Array:
@@ -42,11 +48,13 @@ class Share:
       whole: (name, what the device has, an activation) → the parameter as it is computed with: all of it, but of experts
         the device's own. It is fetched when the activation is there, and again for the backward pass (`GATHERED_OVER`).
       expert_ffn: the sparse FFN of this device's tokens, by whosever experts they chose.
+      attend: attention of this device's rows.
     """
 
     shape: Callable[[str, tuple[int, ...]], tuple[int, ...]] = _full
     whole: Callable[..., jax.Array] = _as_it_is
     expert_ffn: ExpertFfn = own_experts
+    attend: Attend = attend
 
     def weight(
         self, module: nn.Module, name: str, init: Callable, shape: tuple[int, ...], near: jax.Array

@@ -14,13 +14,14 @@ KINDS = ('all-gather', 'all-reduce', 'reduce-scatter', 'ragged-all-to-all', 'all
 _BYTES = {'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's32': 4, 'u32': 4, 'f32': 4, 's64': 8, 'f64': 8}
 _HEAD = re.compile(r'^(?:ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{')
 _MADE = re.compile(r'^ *(?:ROOT )?%?([\w.\-]+) = (\S+) ')
-_OPERATION = re.compile(rf'= (.*?) ({"|".join(KINDS)})(?:-start)?\(%?([\w.\-]*)')
+_OPERATION = re.compile(rf'= (.*?) ({"|".join(KINDS)})(-start)?\(%?([\w.\-]*)')
 _CALLED = re.compile(r'(?:body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)')
 _BRANCHES = re.compile(r'branch_computations=\{([^}]*)\}')
 _CONDITION = re.compile(r'condition=%?([\w.\-]+)')
 _CONSTANT = re.compile(r'%([\w.\-]+) = s32\[\]\S* constant\((\d+)\)')
 _COMPARED = re.compile(r'ROOT .* compare\(.*?%([\w.\-]+), .*?%([\w.\-]+)\), direction=LT')
 _CHANNEL = re.compile(r'channel_id=(\d+)')
+_CHAIN = re.compile(r'chain_id="(\d+)"')
 _TURNS = re.compile(r'known_trip_count\W+n\W+(\d+)')
 
 _Key = tuple[str, tuple[str, ...]]
@@ -64,7 +65,9 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
                 channel = _CHANNEL.search(line)
                 # Channel 1 is that of all which have none of their own.
                 number = channel[1] if channel and channel[1] != '1' else f'{name} {len(own[name])}'
-                size = _received(operation[2], operation[1], types.get(operation[3], ''), devices)
+                number = f'chain {chain[1]}' if (chain := _CHAIN.search(line)) else number
+                result = _brought(operation[1], operation[2]) if operation[3] else operation[1]
+                size = _received(operation[2], result, types.get(operation[4], ''), devices)
                 own[name].append((number, (kind, axes), size / 2 if kind != operation[2] else size))
             if constant := _CONSTANT.search(line):
                 limits[name][constant[1]] = float(constant[2])
@@ -84,11 +87,12 @@ def collective_bytes(text: str, mesh: Mesh) -> Sent:
     }
     found: Sent = collections.defaultdict(float)
     # A collective that runs beside other work has parts in several places, all of one channel: it counts where it starts.
-    for sizes in _by_channel(entry, 1.0, own, turned).values():
+    # A TPU's parts may be in a loop that comes between, also one of unknown turns: they are of one chain.
+    for number, sizes in _by_channel(entry, 1.0, own, turned).items():
         known = [(key, size) for key, size in sizes if not math.isnan(size)]
         if not known:
             raise ValueError(f'{sizes[0][0]} is in a loop whose number of turns is not known')
-        key, size = max(known, key=lambda part: part[1])
+        key, size = (min if number.startswith('chain') else max)(known, key=lambda part: part[1])
         found[key] += size
     return {key: size for key, size in found.items() if size}
 
@@ -110,14 +114,25 @@ def _by_channel(name: str, times: float, own: dict, inner: dict) -> dict[str, li
 def _received(kind: str, result: str, operand: str, devices: int) -> float:
     if kind == 'collective-permute':
         return max(_sizes(result))
+    size = sum(_sizes(result))
     if kind == 'ragged-all-to-all':  # the smaller side of the two: the other may have room for the worst case
         size = min(_sizes(result)[:2] + _sizes(operand))
-    else:
-        # Where it is split into a start and an end, operands stand beside the result.
-        size = max(_sizes(result)) if '((' in result else sum(_sizes(result))
     if kind == 'reduce-scatter':
         size *= devices
     return float(size * (devices - 1) / devices * (2 if kind == 'all-reduce' else 1))
+
+
+def _brought(types: str, kind: str) -> str:
+    """Of the type of what starts a collective, the part that it brings: operands stand before it, in a tuple if there are
+    several. An all-reduce has none, or both in a tuple."""
+    if not types.startswith('((' if kind == 'all-reduce' else '('):
+        return types
+    depth, ends = 0, []
+    for at, letter in enumerate(types[:-1]):
+        depth += (letter in '([{') - (letter in ')]}')
+        if letter == ',' and depth == 1:
+            ends.append(at)
+    return types[ends[0] + 1 : ends[1] if len(ends) > 1 else -1] if ends else types
 
 
 def _sizes(types: str) -> list[float]:

@@ -49,7 +49,7 @@ def update_bytes(
     else:
         row = -(-model.width // lanes) * lanes
         forward = backward = again = 2 * item * tokens * row * model.experts.per_token
-    sent = executed * (forward + backward + again * (model.remat == 'layer')) * away[expert]
+    sent = executed * (forward + backward + again * (model.remat != 'none')) * away[expert]
     stacked = model.layers
     alike = (stacked * (layer['attention'] + layer['router']) + outer) / fsdp
     copies = replica * expert

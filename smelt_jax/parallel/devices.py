@@ -34,6 +34,13 @@ class Devices:
         """How many."""
         return self.mesh.size
 
+    def __str__(self) -> str:
+        """The mesh in words, with what it leaves idle."""
+        sizes = ' × '.join(f'{axis}={size}' for axis, size in self.mesh.shape.items())
+        count, there = self.count, max(jax.device_count(), self.count)
+        processes = f' of {jax.process_count()} processes' if jax.process_count() > 1 else ''
+        return f'{sizes} on {count} of {there} {self.mesh.devices.flat[0].platform} devices{processes}'
+
     def check(self, model: ModelConfig, **batches: int) -> None:
         """See `mesh.check_fits`."""
         check_fits(self.mesh, model, **batches)

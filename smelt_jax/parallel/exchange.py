@@ -5,6 +5,7 @@ scattered. `ragged` sends each choice's row to the one device that has the exper
 that is bounded on purpose.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,15 +18,19 @@ from smelt_jax.model.share import ExpertFfn
 from smelt_jax.parallel.rows import AXIS, Moves, send
 
 
-def by_gather(
-    x_TD: jax.Array, weights_TK: jax.Array, experts_TK: jax.Array, weights: ExpertWeights
+def by_gather(experts: Callable = expert_ffn) -> ExpertFfn:
+    """`model.share.ExpertFfn`: all-gather of tokens and choices, own `experts`, reduce-scatter of the results in float32."""
+    return functools.partial(_by_gather, experts)
+
+
+def _by_gather(
+    experts: Callable, x_TD: jax.Array, weights_TK: jax.Array, experts_TK: jax.Array, weights: ExpertWeights
 ) -> tuple[jax.Array, jax.Array]:
-    """`model.share.ExpertFfn`: all-gather of tokens and choices, own experts, reduce-scatter of the results in float32."""
     own = weights.gate_EDF.shape[0]
     first = lax.axis_index(AXIS) * own
     x_UD, weights_UK, experts_UK = (lax.all_gather(array, AXIS, tiled=True) for array in (x_TD, weights_TK, experts_TK))
     mine_UK = jnp.where((experts_UK >= first) & (experts_UK < first + own), experts_UK - first, own)
-    y_UD = expert_ffn(x_UD, weights_UK, mine_UK, weights)
+    y_UD = experts(x_UD, weights_UK, mine_UK, weights)
     y_TD = lax.psum_scatter(y_UD.astype(jnp.float32), AXIS, tiled=True)
     return y_TD.astype(x_TD.dtype), jnp.zeros((), jnp.float32)
 

@@ -45,7 +45,8 @@ def mesh_sizes(config: MeshConfig, devices: int) -> tuple[int, int, int]:
     if -1 in sizes or math.prod(sizes) > devices:
         raise ValueError(
             f'mesh of replica={config.replica} × fsdp={config.fsdp} × expert={config.expert} on {devices} devices: '
-            f'sizes must multiply to the number of devices, or divide it where one is -1'
+            f'sizes must multiply to no more than the devices, and divide them where one is -1; '
+            f'give others by --config.mesh.KEY to smelt train, by --mesh=KEY=VALUE,… to branch and evaluate'
         )
     return sizes[0], sizes[1], sizes[2]
 

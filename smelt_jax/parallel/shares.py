@@ -1,6 +1,7 @@
 """What each device of a mesh has of a model (`model.share.Share`), and which collectives bring it the rest."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +9,11 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh
 
+import pallas_kernels
+from smelt_jax.model.attend import attend, best_attention
 from smelt_jax.model.config import ModelConfig
-from smelt_jax.model.share import ALL, WHOLE, Share, own_experts
+from smelt_jax.model.share import ALL, WHOLE, ExpertFfn, Share, own_experts
+from smelt_jax.parallel.chunks import in_chunks
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.exchange import by_gather, by_sending
 from smelt_jax.parallel.mesh import AXES, RULES, rule_of
@@ -22,21 +26,32 @@ FLOAT32 = ('router',)
 @functools.cache
 def share_of(mesh: Mesh, config: MeshConfig, model: ModelConfig) -> Share:
     """A device's share on this mesh: all of the model where there is one device."""
-    if mesh.size == 1:
-        return ALL
+    gathers = mesh.shape['fsdp'] > 1
     return Share(
-        shape=functools.partial(_part, mesh),
-        whole=functools.partial(_whole, jnp.dtype(model.dtype)) if mesh.shape['fsdp'] > 1 else ALL.whole,
-        expert_ffn=own_experts if mesh.shape['expert'] == 1 else _exchange(mesh, config),
+        shape=functools.partial(_part, mesh) if mesh.size > 1 else ALL.shape,
+        whole=functools.partial(_whole, jnp.dtype(model.dtype)) if gathers else ALL.whole,
+        expert_ffn=_expert_ffn(mesh, config),
+        attend=functools.partial(attend, implementation=_chosen(config.attention_kernel, best_attention, mesh)),
     )
 
 
-def _exchange(mesh: Mesh, config: MeshConfig):
+def _expert_ffn(mesh: Mesh, config: MeshConfig) -> ExpertFfn:
     on_cpu = mesh.devices.flat[0].platform == 'cpu'
+    implementation = _chosen(config.expert_kernel, pallas_kernels.best, mesh)
+    kernel = functools.partial(pallas_kernels.expert_ffn, implementation=implementation)
     kind = ('gather' if on_cpu else 'ragged') if config.exchange == 'auto' else config.exchange
-    if kind == 'gather':
-        return by_gather
-    return by_sending(emulated if on_cpu else lax.ragged_all_to_all, config.buffer)
+    if mesh.shape['expert'] == 1:
+        ffn: ExpertFfn = functools.partial(own_experts, kernel=kernel)
+    elif kind == 'gather':
+        ffn = by_gather(kernel)
+    else:
+        ffn = by_sending(emulated if on_cpu else lax.ragged_all_to_all, config.buffer, kernel)
+    return in_chunks(ffn, config.chunk_tokens) if config.chunk_tokens else ffn
+
+
+def _chosen(kernel: str, best: Callable[[str], str], mesh: Mesh) -> str:
+    """By the mesh's devices, which need not be this machine's."""
+    return best(mesh.devices.flat[0].platform) if kernel == 'auto' else kernel
 
 
 def _part(mesh: Mesh, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
 """The training loop of trunks and branches: resumes, steps, checks, reports, saves."""
 
 import contextlib
+import dataclasses
 import functools
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ import optax
 
 from smelt_jax.batch import Batch
 from smelt_jax.budget.accounting import budget_of
-from smelt_jax.config import RunConfig
+from smelt_jax.config import RunConfig, to_dict
 from smelt_jax.data.manifest import Manifest, open_pack
 from smelt_jax.data.rows import require_steps, train_batches
 from smelt_jax.model.config import ModelConfig
@@ -68,19 +70,38 @@ def fit(
     """
     check(run, manifest)
     devices = Devices.of(run.mesh)
-    devices.check(run.model, data__batch_rows=run.data.batch_rows)
-    _require_microbatches(run, devices.count)
+    devices.check(run.model, data__batch_rows=run.data.batch_rows, heldout__batch_rows=run.heldout.batch_rows)
+    require_microbatches(run, devices.count)
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
     first = processes.first()  # it alone writes; the others look, so that what is refused is refused by all
+    settings = json.dumps([to_dict(run), dataclasses.asdict(lineage), str(run_dir.path)])
+    processes.agree('start all with the same command', config=settings)
     run_dir.claim(run, lineage, write=first)
-    processes.meet('claimed')
+    with run_dir.held() if first else contextlib.nullcontext():
+        processes.meet('claimed')
+        processes.agree('it has to be on a disk that all of them share', workdir=run_dir.holder())
+        _fit(run, run_dir, lineage, schedule, manifest, seed, devices)
+
+
+def _fit(
+    run: RunConfig,
+    run_dir: RunDir,
+    lineage: Lineage,
+    schedule: optax.Schedule,
+    manifest: Manifest,
+    seed: Callable[[TrainState], TrainState | None],
+    devices: Devices,
+) -> None:
+    """`fit`, in a directory that is this run's."""
+    first = processes.first()
     pinned = run.train.branch_steps if lineage.kind == 'trunk' else ()
-    held = run_dir.held() if first else contextlib.nullcontext()
-    with held, Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
+    with Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
         latest = checkpoints.latest()
         if latest is not None and latest >= lineage.stop:
             return
         like = devices.placed(functools.partial(init_state, run.model, optimizer(run.optim), run.seed))
+        if first and jax.device_count() > 1:
+            print(f'{run_dir.path}: {devices}', file=sys.stderr)
         if latest is not None and first:
             print(f'{run_dir.path}: going on from step {latest}', file=sys.stderr)
         state = checkpoints.restore(latest, like) if latest is not None else seed(like)
@@ -135,12 +156,15 @@ def check(run: RunConfig, manifest: Manifest) -> None:
             f'model.vocab={run.model.vocab} is smaller than the tokenizer of {run.data.pack} with {manifest.vocab} '
             f'tokens; set model.vocab to that or more'
         )
+    twice = sorted({step for step in run.train.branch_steps if run.train.branch_steps.count(step) > 1})
+    if twice:
+        raise ValueError(f'train.branch_steps={run.train.branch_steps} has {twice} more than once')
     late = [step for step in run.train.branch_steps if not 0 < step <= run.train.steps]
     if late:
         raise ValueError(f'train.branch_steps={late} are not among the steps 1 … {run.train.steps} of the trunk')
 
 
-def _require_microbatches(run: RunConfig, devices: int) -> None:
+def require_microbatches(run: RunConfig, devices: int) -> None:
     """Raises ValueError if the rows of a device cannot be cut into `optim.accumulate` microbatches."""
     rows = run.data.batch_rows // devices
     if rows % run.optim.accumulate:

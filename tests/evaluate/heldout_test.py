@@ -19,6 +19,7 @@ from smelt_jax.data.rows import PackedRows
 from smelt_jax.evaluate.heldout import evaluate, heldout_loss, length_labels
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.transformer import Transformer
+from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import one_device
 from smelt_jax.runs import RunDir
 
@@ -141,3 +142,10 @@ def test_some_rows_are_spread_over_all(looped: RunConfig) -> None:
     assert_entry(some, *plain_groups(looped, list(plain_targets(looped, params, 2, rows)))[''][''])
     many = heldout_loss(params, edit(looped, heldout__max_rows=10**6), manifest, looped.data.pack, 2, one_device())
     assert many == heldout_loss(params, looped, manifest, looped.data.pack, 2, one_device())
+
+
+def test_a_bounded_buffer_drops_nothing_here(run_dir: RunDir) -> None:
+    """A loss depends on no batch mates: what a mesh may drop in training it does not in evaluation."""
+    bounded = MeshConfig(fsdp=1, expert=4, exchange='ragged', buffer=1.0)
+    found = [evaluate(str(run_dir.path), mesh=mesh)['loss'] for mesh in (MeshConfig(fsdp=1), bounded)]
+    np.testing.assert_allclose(*found, rtol=1e-6)

@@ -48,14 +48,14 @@ def setting(routing):
 
 
 @functools.cache
-def updated(routing, sizes=None, exchange='auto', accumulate=1, remat='none'):
+def updated(routing, sizes=None, exchange='auto', accumulate=1, remat='none', chunk=0):
     """(metrics, clipped gradient) of one update."""
     model, params = setting(routing)
     model, optim = edit(model, remat=remat), dataclasses.replace(OPTIM, accumulate=accumulate)
     state = TrainState(jnp.int32(0), params, optimizer(optim).init(params))
     state, batch, devices = jax.tree.map(jnp.array, state), BATCH, None  # a copy: the step donates it
     if sizes is not None:
-        devices = Devices.of(MeshConfig(*sizes, exchange=exchange))
+        devices = Devices.of(MeshConfig(*sizes, exchange=exchange, chunk_tokens=chunk))
         devices.check(model, batch_rows=ROWS)
         state = jax.tree.map(lambda leaf, like: jax.device_put(leaf, like.sharding), state, devices.placed(state))
         batch = devices.batch(BATCH, ROWS)
@@ -90,6 +90,14 @@ def test_eight_devices_equal_one(routing, sizes, exchange):
 @pytest.mark.parametrize('remat', ['layer', 'dots'])
 def test_what_is_computed_again_changes_nothing(remat):
     assert_equal(updated('even', (2, 2, 2), 'ragged', remat=remat), updated('even'))
+
+
+@pytest.mark.parametrize(
+    ('sizes', 'exchange', 'remat'),
+    [((8, 1, 1), 'gather', 'none'), ((1, 1, 8), 'gather', 'layer'), ((2, 2, 2), 'ragged', 'layer')],
+)
+def test_a_few_tokens_at_a_time_are_the_same(sizes, exchange, remat):
+    assert_equal(updated('skewed', sizes, exchange, remat=remat, chunk=12), updated('skewed'))
 
 
 @pytest.mark.parametrize('sizes', [None, (2, 2, 2)], ids=str)

@@ -4,11 +4,12 @@ of one that is missing."""
 import concurrent.futures
 import json
 import os
-import re
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,8 @@ class Crowd:
         there: int = 0,
         timeout: int = 10,
         there_is: str = '',
+        other: Sequence[str] = (),
+        apart: bool = False,
         **moment: int,
     ) -> list:
         port = free_port()
@@ -65,10 +68,15 @@ class Crowd:
                 'ROWS': str(self.folder / f'rows-{number}-of-{processes}'),
                 'THERE': there_is or '/',
             }
-            words = [*args, *joined, f'--process_id={number}'] if (there or processes) > 1 else list(args)
-            log = (self.folder / f'log-{number}').open('w')
+            words = (
+                [*args, *joined, f'--process_id={number}', *(other if number else ())]
+                if (there or processes) > 1
+                else list(args)
+            )
+            log, cwd = (self.folder / f'log-{number}').open('w'), self.folder / str(number if apart else 0)
+            cwd.mkdir(exist_ok=True)
             found.append(
-                subprocess.Popen([sys.executable, '-c', KILLED, *words], env=env, cwd=ROOT, stdout=log, stderr=log)
+                subprocess.Popen([sys.executable, '-c', KILLED, *words], env=env, cwd=cwd, stdout=log, stderr=log)
             )
         return found
 
@@ -146,18 +154,90 @@ def test_two_processes_of_two_devices_go_on_as_others(
         assert ids == sorted(row_ids(rows, CONFIG.data, step - 1).tolist())
 
 
-@pytest.mark.parametrize('came', [0, 2])
-def test_processes_that_do_not_come_are_named_in_time(came: int) -> None:
-    """Of four, process 0 and one other; or that other alone."""
+def called(*calls: tuple[int, int]) -> list[str]:
+    """What each of the processes (number, of how many) hears within a second: an error, or '' if all are there."""
+    port = free_port()
+
+    def one(call: tuple[int, int]) -> str:
+        try:
+            for peer in roll_call(f'localhost:{port}', *call, 1.0).values():
+                peer.close()
+        except ValueError as error:
+            return str(error).replace(str(port), 'PORT')
+        return ''
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(one, calls))
+
+
+@pytest.mark.parametrize(
+    ('calls', 'said'),
+    [
+        ([(0, 3), (1, 3), (2, 3)], ['', '', '']),
+        ([(0, 4), (2, 4)], ['process 1, 3 of 4 did not come within 1 s; start it'] * 2),
+        ([(2, 4)], ['process 0 does not answer at localhost:PORT for 1 s; start it']),
+        ([(0, 2), (1, 3)], ['process 1 was started with --process_count=3, process 0 with 2'] * 2),
+        ([(0, 3), (1, 3), (1, 3)], ['two processes were started with --process_id=1; ids go from 0 to 2'] * 3),
+    ],
+    ids=['all', 'two of four', 'not the first', 'another count', 'the same id'],
+)
+def test_who_is_missing_or_wrong_is_named_in_time(calls: list, said: list[str]) -> None:
+    assert called(*calls) == said
+
+
+@pytest.mark.parametrize('words', [b'GET / HTTP/1.0\r\n', b'', b'here 1\n', b'\xff\xfe\n'])
+def test_a_stranger_at_the_port_changes_nothing(words: bytes) -> None:
     port = free_port()
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        numbers = [came] if came else [0, 2]
-        calls = [pool.submit(roll_call, f'localhost:{port}', number, 4, 1.0) for number in numbers]
-        said = [str(call.exception()) for call in calls]
-    if came:
-        assert said == [f'process 0 does not answer at localhost:{port} for 1 s; start it']
-    else:
-        assert said == ['process 1, 3 of 4 did not come within 1 s; start it'] * 2
+        first = pool.submit(roll_call, f'localhost:{port}', 0, 2, 20.0)
+        while True:
+            try:
+                stranger = socket.create_connection(('localhost', port))
+                break
+            except OSError:
+                time.sleep(0.01)
+        with stranger:
+            stranger.sendall(words)
+        second = pool.submit(roll_call, f'localhost:{port}', 1, 2, 20.0)
+        for peers in (first.result(), second.result()):
+            for peer in peers.values():
+                peer.close()
+
+
+@pytest.mark.parametrize(
+    ('coordinator', 'complaint'),
+    [
+        ('localhost:99999', 'expected HOST:PORT of process 0 with a port up to 65535'),
+        ('localhost:0', 'expected HOST:PORT'),
+        ('http://localhost:12', 'expected HOST:PORT'),
+        ('nosuchhost.invalid:1234', 'nosuchhost.invalid is no host that is known here'),
+    ],
+)
+def test_an_address_that_is_none_is_refused_at_once(coordinator: str, complaint: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(ValueError, match=complaint):
+        roll_call(coordinator, 1, 2, 100.0)
+    assert time.monotonic() - start < 20
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(('', 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=rf'--coordinator=localhost:{port}: process 0 cannot listen there'):
+            roll_call(f'localhost:{port}', 0, 2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ('words', 'complaint'),
+    [
+        (['--process_id=1', '--process_count=2'], 'go with --coordinator=HOST:PORT of process 0'),
+        (['--coordinator=localhost:12345'], 'give every process the number of them all'),
+        (['--coordinator=localhost:12345', '--process_id=2', '--process_count=2'], 'an id from 0 to one less'),
+        (['--coordinator=auto'], '--coordinator=auto: jax knows no cluster here'),
+    ],
+)
+def test_half_a_description_of_a_crowd_is_refused(smelt: Callable, words: list[str], complaint: str) -> None:
+    assert complaint in smelt('evaluate', '--workdir=/nowhere', *words, code=1).stderr
 
 
 def test_one_that_does_not_come_ends_the_run_before_it_starts(crowd: Crowd, tiny_pack: Path) -> None:
@@ -169,14 +249,58 @@ def test_one_that_does_not_come_ends_the_run_before_it_starts(crowd: Crowd, tiny
     assert not (crowd.folder / 'run').exists()
 
 
-def test_a_process_that_dies_is_named_in_time(crowd: Crowd, tiny_pack: Path) -> None:
-    args = train_args(crowd.folder, tiny_pack, crowd.folder / 'run', FOUR)
-    both = crowd.start(*args, processes=2, devices=2)
+def started(crowd: Crowd, *args: str) -> list:
+    """Two processes that have made an update."""
+    both = crowd.start(*args, processes=2, devices=2, timeout=120)
     while not losses(crowd.folder / 'run') and all(process.poll() is None for process in both):
         time.sleep(0.1)
-    both[1].kill()
+    return both
+
+
+@pytest.mark.parametrize('which', [0, 1])
+def test_a_process_that_dies_is_named_at_once(crowd: Crowd, tiny_pack: Path, which: int) -> None:
+    """By a signal that it cannot catch, or that it could."""
+    args = train_args(crowd.folder, tiny_pack, crowd.folder / 'run', FOUR)
+    both = started(crowd, *args, '--config.train.steps=100000', '--config.data.repeat=True')
+    both[which].send_signal([signal.SIGTERM, signal.SIGKILL][which])
+    assert both[1 - which].wait(20) == 1
+    assert f'error: process {which} of 2 is gone; its own log says why. Run all again' in crowd.said(1 - which)
+    assert both[which].wait(20) == -[signal.SIGTERM, signal.SIGKILL][which]
+
+
+@pytest.mark.parametrize(
+    ('second', 'complaint'),
+    [
+        (
+            ['--config.optim.peak_lr=1.0'],
+            'process 1 has another config than process 0; start all with the same command',
+        ),
+        (['--workdir=elsewhere'], 'process 1 has another config than process 0; start all with the same command'),
+    ],
+)
+def test_processes_that_would_not_do_the_same_are_refused(
+    crowd: Crowd, tiny_pack: Path, second: list[str], complaint: str
+) -> None:
+    args = train_args(crowd.folder, tiny_pack, crowd.folder / 'run', FOUR)
+    assert crowd.end(crowd.start(*args, processes=2, devices=2, other=second), 60) == [1, 1]
+    for number in range(2):
+        assert crowd.said(number).splitlines()[-1] == f'smelt train: error: {complaint}'
+    assert not (crowd.folder / 'run').exists()
+
+
+def test_a_workdir_that_is_not_shared_is_named(crowd: Crowd, tiny_pack: Path) -> None:
+    args = train_args(crowd.folder, tiny_pack, Path('run'), FOUR)
+    assert crowd.end(crowd.start(*args, processes=2, devices=2, apart=True), 60) == [1, 1]
+    complaint = 'process 1 has another workdir than process 0; it has to be on a disk that all of them share'
+    assert crowd.said(0).splitlines()[-1] == f'smelt train: error: {complaint}'
+
+
+def test_one_that_fails_takes_the_others_with_it(crowd: Crowd, tiny_pack: Path) -> None:
+    """A damaged shard that one of them alone reads: nobody waits for one that has given up."""
+    args = train_args(crowd.folder, tiny_pack, crowd.folder / 'run', FOUR)
     start = time.monotonic()
-    code = both[0].wait(120)
+    codes = crowd.end(crowd.start(*args, processes=2, devices=2, timeout=120, FAIL_AT=3), 90)
+    assert codes == [1, 1]
     assert time.monotonic() - start < 60
-    assert code != 0
-    assert re.search(r'Task 1 heartbeat timeout|stopped sending heartbeats\):\s+1\b', crowd.said(0))
+    assert 'error: told to fail' in crowd.said(0)
+    assert 'process 0 of 2 is gone' in crowd.said(1)

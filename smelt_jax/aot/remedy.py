@@ -1,0 +1,146 @@
+"""What to try first when a step does not fit: the least dear setting that is estimated to save enough."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from smelt_jax.aot.units import size
+from smelt_jax.budget.parts import parameters_of
+from smelt_jax.config import RunConfig
+
+FLOAT32 = 4
+LEAST_CHUNK = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Remedy:
+    """`setting` saves about `saves` bytes of a device; `price` is what it costs."""
+
+    setting: str
+    saves: float
+    price: str
+
+
+def advice(remedies: list[Remedy], excess: float) -> str:
+    """The first of `remedies` that saves `excess` bytes; if none does alone, as few as do together."""
+    enough = [remedy for remedy in remedies if remedy.saves >= excess]
+    chosen = enough[:1]
+    if not enough:
+        for remedy in sorted(remedies, key=lambda remedy: -remedy.saves):
+            if sum(each.saves for each in chosen) < excess:
+                chosen.append(remedy)
+    saved = sum(remedy.saves for remedy in chosen)
+    if saved < excess:
+        return 'no setting of the run helps alone: take more chips, or such with more memory'
+    settings = ' and '.join(remedy.setting for remedy in chosen)
+    return f'try {settings}: about {size(saved)} less, {", ".join(remedy.price for remedy in chosen)}'
+
+
+def remedies_of(
+    run: RunConfig, sizes: Mapping[str, int], exchange: str, arguments: float, needs: float, excess: float
+) -> list[Remedy]:
+    """What could be changed about `run`, the least dear first, each with an estimate of what it saves.
+
+    Args:
+      sizes: of the mesh, by axis.
+      exchange: `ragged` or `gather`.
+      arguments: bytes of state and batch on a device.
+      needs: bytes that a device would have to have.
+      excess: by which that is too much.
+    """
+    if arguments >= needs - excess:  # nothing but a smaller state can help
+        return list(_smaller_states(run, sizes, arguments, needs, excess))
+    found = [
+        _smaller_chunk(run, sizes, excess),
+        _more_microbatches(run, sizes, arguments, needs, excess),
+        _remat(run, sizes),
+        _bounded_buffer(run, sizes, exchange),
+        *_smaller_states(run, sizes, arguments, needs, excess),
+    ]
+    return [remedy for remedy in found if remedy is not None]
+
+
+def _rows(run: RunConfig, sizes: Mapping[str, int]) -> int:
+    devices = sizes['replica'] * sizes['fsdp'] * sizes['expert']
+    return run.data.batch_rows // devices // run.optim.accumulate
+
+
+def _item(run: RunConfig) -> int:
+    return 2 if run.model.dtype == 'bfloat16' else FLOAT32
+
+
+def _chunk_bytes(run: RunConfig, tokens: int) -> float:
+    """Of a chunk: logits and their gradient in float32, and that once more in the model's dtype."""
+    return float(tokens * run.model.vocab * (2 * FLOAT32 + _item(run)))
+
+
+def _smaller_chunk(run: RunConfig, sizes: Mapping[str, int], excess: float) -> Remedy | None:
+    now = run.loss.chunk_tokens  # shorter input is padded to it
+    smaller = [now >> halvings for halvings in range(1, 32) if now >> halvings >= LEAST_CHUNK]
+    if not smaller:
+        return None
+    saved = {chunk: _chunk_bytes(run, now - chunk) for chunk in smaller}
+    chunk = next((chunk for chunk in smaller if saved[chunk] >= excess), smaller[-1])
+    return Remedy(f'--config.loss.chunk_tokens={chunk}', saved[chunk], 'smaller products in the head')
+
+
+def _more_microbatches(
+    run: RunConfig, sizes: Mapping[str, int], arguments: float, needs: float, excess: float
+) -> Remedy | None:
+    rows = _rows(run, sizes)
+    factors = [factor for factor in range(2, rows + 1) if rows % factor == 0]
+    if not factors:
+        return None
+    stored, item = parameters_of(run.model)[0], _item(run)
+    layer = (stored.attention + stored.router + stored.experts / sizes['expert']) / run.model.layers
+    gathered = item * (layer + stored.embedding + stored.head)
+    gradients = FLOAT32 * (layer * run.model.layers + stored.embedding + stored.head) / sizes['fsdp']
+    activations = needs - arguments - gathered - gradients - _chunk_bytes(run, run.loss.chunk_tokens)
+    sums = gradients if run.optim.accumulate == 1 else 0.0
+    saved = {factor: max(activations, 0.0) * (1 - 1 / factor) - sums for factor in factors}
+    factor = next((factor for factor in factors if saved[factor] >= excess), factors[-1])
+    price = 'parameters gathered as often' if sizes['fsdp'] > 1 else 'smaller products'
+    remedy = Remedy(f'--config.optim.accumulate={factor * run.optim.accumulate}', saved[factor], price)
+    return remedy if remedy.saves > 0 else None
+
+
+def _remat(run: RunConfig, sizes: Mapping[str, int]) -> Remedy | None:
+    model, item = run.model, _item(run)
+    if model.remat == 'layer':
+        return None
+    heads = model.attention
+    wide = 2 * (heads.heads + heads.kv_heads) * heads.head_dim + 6 * model.width
+    hidden = 2 * model.experts.per_token * model.experts.width
+    kept = item * wide + (item * hidden if model.remat == 'none' else 0)
+    tokens = _rows(run, sizes) * run.pack.row_tokens
+    return Remedy('--config.model.remat=layer', float(model.executed_layers * tokens * kept), 'a forward pass more')
+
+
+def _bounded_buffer(run: RunConfig, sizes: Mapping[str, int], exchange: str) -> Remedy | None:
+    """A device's room for the choices it receives: in the worst case all of its group."""
+    group = sizes['expert']
+    room = min(run.mesh.buffer or group, group)
+    if exchange != 'ragged' or room <= 2:
+        return None
+    model = run.model
+    choices = _rows(run, sizes) * run.pack.row_tokens * model.experts.per_token
+    # Rows that came, rows made of them in float32 and in the model's dtype, and their hidden activations.
+    row = (2 * _item(run) + FLOAT32) * model.width + _item(run) * 2 * model.experts.width
+    saved = (room - 2) * choices * row
+    return Remedy('--config.mesh.buffer=2', saved, 'what finds no room is dropped, and counted')
+
+
+def _smaller_states(
+    run: RunConfig, sizes: Mapping[str, int], arguments: float, needs: float, excess: float
+) -> Iterator[Remedy]:
+    replica, fsdp, expert = sizes['replica'], sizes['fsdp'], sizes['expert']
+    copies = replica // run.mesh.slices
+    if copies > 1 and run.model.width % (fsdp * copies) == 0:
+        setting = f'--config.mesh.replica={run.mesh.slices} --config.mesh.fsdp={fsdp * copies}'
+        yield Remedy(setting, arguments * (1 - 1 / copies), 'parameters gathered from more devices')
+    times = next(2**power for power in range(1, 64) if needs / 2**power <= max(needs - excess, 1))
+    rows = run.data.batch_rows % (replica * fsdp * expert * times) == 0
+    for axis, whole in {'fsdp': run.model.width, 'expert': run.model.experts.count}.items():
+        if rows and whole % (sizes[axis] * times) == 0:
+            setting = f'{times} times the chips with --config.mesh.{axis}={sizes[axis] * times}'
+            yield Remedy(setting, needs * (1 - 1 / times), 'at the same batch')
+            return

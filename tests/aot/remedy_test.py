@@ -1,0 +1,66 @@
+"""The remedy named first is the least dear one that is enough."""
+
+import dataclasses
+
+import pytest
+from models import TINY, edit
+
+from smelt_jax.aot.remedy import Remedy, advice, remedies_of
+from smelt_jax.config import RunConfig
+from smelt_jax.data.config import PackConfig, RowsConfig
+from smelt_jax.parallel.config import MeshConfig
+
+MODEL = edit(TINY, width=64, vocab=4096, experts__count=32)
+RUN = RunConfig(model=MODEL, pack=PackConfig(row_tokens=1024), data=RowsConfig(batch_rows=64), mesh=MeshConfig(2, 2, 2))
+SIZES = {'replica': 2, 'fsdp': 2, 'expert': 2}
+MIB = 2.0**20
+
+
+def named(run=RUN, needs=1000 * MIB, excess=1 * MIB, arguments=100 * MIB, exchange='ragged', sizes=SIZES):
+    return advice(remedies_of(run, sizes, exchange, arguments, needs, excess), excess)
+
+
+def test_the_dearness_counts_before_the_size() -> None:
+    cheap, dear = Remedy('a', 10.0, 'cheap'), Remedy('b', 99.0, 'dear')
+    assert advice([cheap, dear], 5.0).startswith('try a: ')
+    assert advice([cheap, dear], 50.0).startswith('try b: ')
+    assert advice([cheap, dear], 105.0).startswith('try b and a: about 109 B less')
+    assert 'more memory' in advice([cheap, dear], 200.0)
+
+
+def test_a_little_is_found_in_the_loss() -> None:
+    # 512 tokens less, 4096 words, 12 bytes: 24 MiB; a quarter is enough for more.
+    assert named(excess=20 * MIB).startswith('try --config.loss.chunk_tokens=512: about 24.00 MiB less')
+    assert 'chunk_tokens=256' in named(excess=30 * MIB)
+
+
+def test_then_in_microbatches_as_few_as_are_enough() -> None:
+    assert 'optim.accumulate=2' in named(excess=300 * MIB)
+    assert 'optim.accumulate=4' in named(excess=550 * MIB)
+
+
+def test_microbatches_divide_the_rows_and_one_row_is_not_cut() -> None:
+    one_row = dataclasses.replace(RUN, data=RowsConfig(batch_rows=8))
+    assert 'accumulate' not in named(one_row, excess=300 * MIB)
+
+
+def test_a_state_that_is_too_large_asks_for_shards_or_chips() -> None:
+    line = named(needs=1000 * MIB, excess=100 * MIB, arguments=950 * MIB)
+    assert line.startswith('try --config.mesh.replica=1 --config.mesh.fsdp=4: about 475.00 MiB less')
+    no_copies = {'replica': 1, 'fsdp': 4, 'expert': 2}
+    line = named(needs=1000 * MIB, excess=600 * MIB, arguments=950 * MIB, sizes=no_copies)
+    assert line.startswith('try 4 times the chips with --config.mesh.fsdp=16: ')
+
+
+@pytest.mark.parametrize(('exchange', 'there'), [('ragged', True), ('gather', False)])
+def test_a_buffer_is_bounded_where_there_is_one(exchange: str, there: bool) -> None:
+    sizes = {'replica': 1, 'fsdp': 1, 'expert': 8}
+    found = remedies_of(RUN, sizes, exchange, MIB, 1000 * MIB, MIB)
+    assert any('mesh.buffer=2' in remedy.setting for remedy in found) == there
+
+
+def test_layers_are_computed_again_only_where_they_are_not_yet() -> None:
+    for remat, there in [('none', True), ('dots', True), ('layer', False)]:
+        run = dataclasses.replace(RUN, model=edit(MODEL, remat=remat))
+        found = remedies_of(run, SIZES, 'gather', MIB, 1000 * MIB, MIB)
+        assert any('remat=layer' in remedy.setting for remedy in found) == there
