@@ -134,6 +134,7 @@ def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:
             exchange=exchange,
             accumulate=run.optim.accumulate,
             lanes=LANES if on_tpu and exchange == 'ragged' else 1,
+            chunked=run.mesh.chunk_tokens > 0,
         ),
         temporaries=largest(program.text) if program.text else [],
         instructions=instructions(program.text),
