@@ -64,3 +64,11 @@ def test_layers_are_computed_again_only_where_they_are_not_yet() -> None:
         run = dataclasses.replace(RUN, model=edit(MODEL, remat=remat))
         found = remedies_of(run, SIZES, 'gather', MIB, 1000 * MIB, MIB)
         assert any('remat=layer' in remedy.setting for remedy in found) == there
+
+
+def test_tokens_are_exchanged_some_at_a_time_before_any_is_dropped() -> None:
+    """As many as are enough: 8192 tokens of each of 8 devices, of two choices, are some 100 MiB."""
+    sizes = {'replica': 1, 'fsdp': 1, 'expert': 8}
+    assert 'mesh.chunk_tokens=4096' in named(sizes=sizes, excess=45 * MIB)
+    assert 'mesh.chunk_tokens=2048' in named(sizes=sizes, excess=70 * MIB)
+    assert 'mesh.chunk_tokens' not in named(sizes=SIZES | {'expert': 1}, excess=45 * MIB)
