@@ -70,8 +70,8 @@ def _item(run: RunConfig) -> int:
 
 
 def _chunk_bytes(run: RunConfig, tokens: int) -> float:
-    """Of a chunk: logits and their gradient in float32, and that once more in the model's dtype."""
-    return float(tokens * run.model.vocab * (2 * FLOAT32 + _item(run)))
+    """Of a chunk: logits in float32, and their gradient in the model's dtype."""
+    return float(tokens * run.model.vocab * (FLOAT32 + _item(run)))
 
 
 def _smaller_chunk(run: RunConfig, sizes: Mapping[str, int], excess: float) -> Remedy | None:
