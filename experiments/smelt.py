@@ -91,5 +91,5 @@ def run_of(scale: str, arm: str, experts: int) -> ConfigDict:
     config.train.branch_steps = (10_000, 20_000, 50_000, 100_000, 150_000, 196_075)
     config.train.branch_tokens = 10_000_000_000
     config.train.save_every = 1000
-    config.heldout.batch_rows = 64
+    config.heldout.batch_rows = 256
     return config

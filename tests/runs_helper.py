@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -97,6 +98,13 @@ def edit(config: Any, **changes: Any) -> Any:
             value = edit(getattr(config, room), **{rest: value})
         config = dataclasses.replace(config, **{room: value})
     return config
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(('localhost', 0))
+        return probe.getsockname()[1]
 
 
 def make_pack(folder: Path, count: int = 14, **settings: Any) -> Path:

@@ -39,7 +39,7 @@ def answer(run: RunConfig, topology: Topology, remat: str = '') -> Answer:
             f'set one of its sizes to -1, or name a topology of {used}'
         )
     devices = Devices.of(run.mesh, topology.devices())
-    devices.check(run.model, data__batch_rows=run.data.batch_rows)
+    devices.check(run.model, data__batch_rows=run.data.batch_rows, heldout__batch_rows=run.heldout.batch_rows)
     require_microbatches(run, devices.count)
     check_exchange(devices)
     policies = POLICIES if remat == 'auto' else (remat or run.model.remat,)

@@ -86,7 +86,7 @@ def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:
     rows = run.data.batch_rows // devices.count // run.optim.accumulate
     notes = [
         'FLOPs: products alone, rows of one document each, choices spread evenly over devices, half a block of each '
-        "expert unused; scores that flash attention computes twice are not the model's",
+        "expert unused; scores computed twice by flash attention and what kernels pad are the program's alone",
     ]
     if program.work.unknown:
         notes.append(f'FLOPs: {program.work.unknown} products in loops of unknown length are counted once')
@@ -134,6 +134,7 @@ def facts_of(program: Program, devices: Devices, topology: Topology) -> Facts:
             exchange=exchange,
             accumulate=run.optim.accumulate,
             lanes=LANES if on_tpu and exchange == 'ragged' else 1,
+            chunked=run.mesh.chunk_tokens > 0,
         ),
         temporaries=largest(program.text) if program.text else [],
         instructions=instructions(program.text),

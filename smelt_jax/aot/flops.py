@@ -9,7 +9,8 @@ Two loops turn as often as the data say. They are counted under an assumption (`
 - pairs of attention blocks: all of them, as with one document a row;
 - blocks of the experts: every device gets as many choices as it makes, and half of each expert's last block is unused.
 
-So do kernels with such grids, whose own estimates are of all that there is room for.
+So do kernels with such grids, whose own estimates are of all that there is room for. Of an attention kernel without an
+estimate those pairs of blocks count that lie on or under the diagonal; the last axis of its grid are blocks.
 """
 
 import collections
@@ -68,6 +69,10 @@ class Spread:
     def share(self, scopes: str) -> float:
         """Of the work that a kernel whose grid the data cut has room for."""
         return self.busy if 'experts' in scopes else 1.0
+
+    def under_diagonal(self, scopes: str, blocks: int) -> float:
+        """Of the pairs of blocks of attention, when all of a grid's are not: those in which a query sees a key."""
+        return (blocks + 1) / (2 * blocks) if 'attention' in scopes else 1.0
 
 
 def count(jaxpr: core.Jaxpr, spread: Spread) -> Work:
@@ -129,7 +134,8 @@ def _kernel(eqn: core.JaxprEqn, scopes: str, times: float, spread: Spread) -> tu
         return times * estimate.flops * (1.0 if len(fixed) == len(grid) else spread.share(scopes)), True
     inner = getattr(eqn.params['jaxpr'], 'jaxpr', eqn.params['jaxpr'])
     body = sum(flops for _, flops, _ in _products(inner, '', 1.0, spread))
-    return times * math.prod(fixed) * body, len(fixed) == len(grid)
+    turns = math.prod(fixed) * (spread.under_diagonal(scopes, fixed[-1]) if fixed else 1.0)
+    return times * turns * body, len(fixed) == len(grid)
 
 
 def _room(body: core.Jaxpr, constants: int) -> int:

@@ -120,7 +120,8 @@ def check_exchange(devices: Devices) -> None:
     """Raises ValueError if these devices have no ragged exchange: a program of nothing else tells in a second, the step after
     minutes."""
     group = devices.mesh.shape['expert']
-    if group == 1 or exchange_of(devices) != 'ragged':
+    on_cpu = devices.mesh.devices.flat[0].platform == 'cpu'  # where it is emulated
+    if group == 1 or on_cpu or exchange_of(devices) != 'ragged':
         return
     place = NamedSharding(devices.mesh, BATCH)
     rows = jax.ShapeDtypeStruct((devices.count * 16, 256), jnp.bfloat16, sharding=place)

@@ -8,7 +8,7 @@ from smelt_jax.budget.parts import parameters_of
 from smelt_jax.config import RunConfig
 
 FLOAT32 = 4
-LEAST_CHUNK = 128
+LEAST_CHUNK, LEAST_TOKENS = 128, 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,7 @@ def remedies_of(
         return list(_smaller_states(run, sizes, arguments, needs, excess))
     found = [
         _smaller_chunk(run, sizes, excess),
+        _fewer_at_a_time(run, sizes, exchange, excess),
         _more_microbatches(run, sizes, arguments, needs, excess),
         _remat(run, sizes),
         _bounded_buffer(run, sizes, exchange),
@@ -69,8 +70,8 @@ def _item(run: RunConfig) -> int:
 
 
 def _chunk_bytes(run: RunConfig, tokens: int) -> float:
-    """Of a chunk: logits and their gradient in float32, and that once more in the model's dtype."""
-    return float(tokens * run.model.vocab * (2 * FLOAT32 + _item(run)))
+    """Of a chunk: logits in float32, and their gradient in the model's dtype."""
+    return float(tokens * run.model.vocab * (FLOAT32 + _item(run)))
 
 
 def _smaller_chunk(run: RunConfig, sizes: Mapping[str, int], excess: float) -> Remedy | None:
@@ -115,17 +116,38 @@ def _remat(run: RunConfig, sizes: Mapping[str, int]) -> Remedy | None:
     return Remedy('--config.model.remat=layer', float(model.executed_layers * tokens * kept), 'a forward pass more')
 
 
+def _received(run: RunConfig, sizes: Mapping[str, int], exchange: str, tokens: int) -> float:
+    """Bytes of what a device holds of `tokens` tokens that are exchanged at a time, its own ones counted."""
+    group, model = sizes['expert'], run.model
+    if exchange != 'ragged':  # tokens of all, and what is made of them in float32
+        return float(tokens * group * model.width * (_item(run) + FLOAT32))
+    room = min(run.mesh.buffer or group, group)
+    # Rows that came, rows made of them in float32 and in the model's dtype, and their hidden activations.
+    row = (2 * _item(run) + FLOAT32) * model.width + _item(run) * 2 * model.experts.width
+    return room * tokens * model.experts.per_token * row
+
+
+def _fewer_at_a_time(run: RunConfig, sizes: Mapping[str, int], exchange: str, excess: float) -> Remedy | None:
+    """Chunks of tokens, none below a thousand: the products of the experts would become small."""
+    tokens = _rows(run, sizes) * run.pack.row_tokens
+    now = min(run.mesh.chunk_tokens or tokens, tokens)
+    smaller = [now >> halvings for halvings in range(1, 32) if now >> halvings >= LEAST_TOKENS]
+    if sizes['expert'] == 1 or not smaller:
+        return None
+    saved = {chunk: _received(run, sizes, exchange, now - chunk) for chunk in smaller}
+    chunk = next((chunk for chunk in smaller if saved[chunk] >= excess), smaller[-1])
+    price = 'smaller products of the experts' + ', tokens sent once more' * (run.model.remat == 'none')
+    return Remedy(f'--config.mesh.chunk_tokens={chunk}', saved[chunk], price)
+
+
 def _bounded_buffer(run: RunConfig, sizes: Mapping[str, int], exchange: str) -> Remedy | None:
     """A device's room for the choices it receives: in the worst case all of its group."""
     group = sizes['expert']
     room = min(run.mesh.buffer or group, group)
     if exchange != 'ragged' or room <= 2:
         return None
-    model = run.model
-    choices = _rows(run, sizes) * run.pack.row_tokens * model.experts.per_token
-    # Rows that came, rows made of them in float32 and in the model's dtype, and their hidden activations.
-    row = (2 * _item(run) + FLOAT32) * model.width + _item(run) * 2 * model.experts.width
-    saved = (room - 2) * choices * row
+    tokens = _rows(run, sizes) * run.pack.row_tokens
+    saved = _received(run, sizes, exchange, min(run.mesh.chunk_tokens or tokens, tokens)) * (1 - 2 / room)
     return Remedy('--config.mesh.buffer=2', saved, 'what finds no room is dropped, and counted')
 
 

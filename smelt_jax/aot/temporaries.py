@@ -165,7 +165,7 @@ def _named(made: _Instruction) -> str:
     if not named:
         return ''
     words = []
-    for word in named[1].split('/')[1:]:
+    for word in named[1].partition(';')[0].split('/')[1:]:  # of several that were merged, the first
         if word.startswith(('transpose(', 'jvp(')):
             word = 'backward' if word.startswith('transpose(') else 'forward'
         elif word == 'rematted_computation':

@@ -15,6 +15,7 @@ def update_bytes(
     exchange: str,
     accumulate: int = 1,
     lanes: int = 1,
+    chunked: bool = False,
 ) -> dict[str, float]:
     """Bytes that one device receives in an update, by axis.
 
@@ -22,6 +23,7 @@ def update_bytes(
       tokens: inputs of a microbatch on one device, padding included.
       exchange: `gather` or `ragged`; of `ragged` what is sent when every choice is on another device counts (n − 1)/n.
       lanes: numbers that a row sent by `ragged` is padded to a multiple of; 256 in bfloat16 on TPUs.
+      chunked: whether tokens are exchanged some at a time (`mesh.chunk_tokens`).
 
     Returns:
       `fsdp`: each executed layer's parameters, gathered for the forward and again for the backward pass in the model's
@@ -49,7 +51,7 @@ def update_bytes(
     else:
         row = -(-model.width // lanes) * lanes
         forward = backward = again = 2 * item * tokens * row * model.experts.per_token
-    sent = executed * (forward + backward + again * (model.remat != 'none')) * away[expert]
+    sent = executed * (forward + backward + again * (chunked or model.remat != 'none')) * away[expert]
     stacked = model.layers
     alike = (stacked * (layer['attention'] + layer['router']) + outer) / fsdp
     copies = replica * expert

@@ -176,6 +176,7 @@ def test_what_does_not_fit_together_is_told_before_any_work(changes, complaint: 
 
 def test_an_exchange_that_the_devices_do_not_have_is_told_before_the_step() -> None:
     ragged = MeshConfig(1, 1, -1, exchange='ragged')
+    program.check_exchange(Devices.of(ragged, EIGHT.devices()))
     program.check_exchange(Devices.of(ragged, tpu_devices('v5e:2x4')))
     with pytest.raises(ValueError, match=r'exchange=ragged cannot be compiled .*; use --config\.mesh\.exchange=gather'):
         program.check_exchange(Devices.of(ragged, tpu_devices('v5e:4x8')))
@@ -190,8 +191,8 @@ def test_another_failure_of_the_compiler_is_one_line(monkeypatch) -> None:
         answers.answer(RUN, EIGHT)
 
 
-def run_of(smelt, *words: str, code: int) -> subprocess.CompletedProcess[str]:
-    return smelt('compile', '--config=experiments/quickstart.py:smelt', *words, code=code)
+def run_of(smelt, *words: str, code: int, **env: str) -> subprocess.CompletedProcess[str]:
+    return smelt('compile', '--config=experiments/quickstart.py:smelt', *words, code=code, **env)
 
 
 def test_the_command_ends_with_one_line(smelt) -> None:
@@ -202,15 +203,9 @@ def test_the_command_ends_with_one_line(smelt) -> None:
 
 def test_the_command_compiles_for_cpus_that_are_not_there(smelt, tmp_path: Path, quick_env) -> None:
     path = tmp_path / 'facts.json'
-    words = ('--topology=cpu:2', f'--json={path}', '--memory=0.001')
-    done = smelt(
-        'compile',
-        '--config=experiments/quickstart.py:smelt',
-        *words,
-        '--config.pack.row_tokens=64',
-        code=1,
-        **quick_env,
-    )
+    small = ('layers=2', 'loop.start=0', 'loop.length=2', 'width=32', 'experts.count=4')
+    words = ('--topology=cpu:2', f'--json={path}', '--memory=0.001', '--config.pack.row_tokens=64')
+    done = run_of(smelt, *words, *(f'--config.model.{key}' for key in small), code=1, **quick_env)
     assert 'smelt does not fit' in done.stderr
     assert 'Largest temporaries' in done.stdout
     assert json.loads(path.read_text())['mesh'] == {'replica': 1, 'fsdp': 2, 'expert': 1}

@@ -97,7 +97,8 @@ def test_a_kernel_counts_its_grid_or_what_it_says_of_itself() -> None:
     def kernel(a_ref, b_ref, y_ref):
         y_ref[...] = a_ref[...] @ b_ref[...]
 
-    def called(estimate):
+    def called(estimate, scope='kernel'):
+        @jax.named_scope(scope)
         def function(a, b):
             row = pl.BlockSpec((4, 4), lambda i: (i, 0))
             whole = pl.BlockSpec((4, 4), lambda i: (0, 0))
@@ -113,6 +114,7 @@ def test_a_kernel_counts_its_grid_or_what_it_says_of_itself() -> None:
         return counted(function, (12, 4), (4, 4)).total
 
     assert called(None) == 3 * 2 * 4**3
+    assert called(None, 'attention') == 2 * 2 * 4**3  # 6 of 9 pairs
     assert called(pl.CostEstimate(flops=7, transcendentals=0, bytes_accessed=0)) == 7
 
 

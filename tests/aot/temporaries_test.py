@@ -19,7 +19,7 @@ HloModule jit_step, is_scheduled=true
   %p.2 = (s32[], bf16[16,4,100]{2,1,0:T(4,128)(2,1)}) parameter(0)
   %g.2 = bf16[16,4,100]{2,1,0:T(4,128)(2,1)} get-tuple-element(%p.2), index=1
   %scratch = f32[900,900]{1,0:T(8,128)S(1)} broadcast(%g.2), dimensions={}
-  %inner = f32[16,9]{0,1:T(8,128)} fusion(%g.2), calls=%fused, metadata={op_name="PASS/blocks/dot_general"}
+  %inner = f32[16,9]{0,1:T(8,128)} fusion(%g.2), calls=%fused, metadata={op_name="PASS/blocks/dot_general;jit(step)/other/add"}
   ROOT %t.2 = (s32[], bf16[16,4,100]) tuple(%g.2, %g.2)
 }
 

@@ -45,9 +45,9 @@ def by_axis(sent):
     return found
 
 
-def assert_as_the_formula_says(model, sizes, sent, exchange, lanes=1):
+def assert_as_the_formula_says(model, sizes, sent, exchange, lanes=1, chunked=False):
     tokens = ROWS // 8 * LENGTH
-    expected = update_bytes(model, *sizes, tokens=tokens, exchange=exchange, lanes=lanes)
+    expected = update_bytes(model, *sizes, tokens=tokens, exchange=exchange, lanes=lanes, chunked=chunked)
     found = by_axis(sent)
     for axis, size in expected.items():
         assert found[axis] == pytest.approx(size, rel=0.05, abs=0.01 * max(expected.values())), (axis, sent)
@@ -62,6 +62,14 @@ def test_a_step_on_eight_devices(sizes, remat):
     model = edit(MODEL, remat=remat)
     sent, _ = compiled(model, MeshConfig(*sizes, exchange='gather'), options=QUICK)
     assert_as_the_formula_says(model, sizes, sent, 'gather')
+
+
+@pytest.mark.parametrize('remat', ['none', 'layer'])
+def test_tokens_exchanged_some_at_a_time_are_sent_once_more_and_no_more(remat):
+    """For the backward pass; of a layer that is computed again nothing is sent a third time."""
+    model, mesh = edit(MODEL, remat=remat), MeshConfig(1, 1, 8, exchange='gather', chunk_tokens=64)
+    sent, _ = compiled(model, mesh, options=QUICK)
+    assert_as_the_formula_says(model, (1, 1, 8), sent, 'gather', chunked=True)
 
 
 @pytest.mark.parametrize(('remat', 'width', 'sizes'), [('none', 256, (2, 2, 2)), ('layer', 320, (2, 1, 4))])
