@@ -31,6 +31,12 @@ def block_rows(slots: int, experts: int) -> int:
     return min(MAX_ROWS, max(16, 1 << (mean - 1).bit_length()))
 
 
+def check_rows(rows: int) -> None:
+    """Raises ValueError for rows that make no tile."""
+    if rows % 16:
+        raise ValueError(f'block_rows={rows} are not divisible by 16, the rows of a bfloat16 tile')
+
+
 def parts_of(rows: int, width: int, ffn_width: int, dtype: jnp.dtype) -> int:
     """J, the fewest parts of an expert's width that the backward pass has room for."""
     item = jnp.dtype(dtype).itemsize
@@ -121,8 +127,7 @@ def _run_backward(x_TD, weights_TK, experts_TK, gate_EDF, up_EDF, down_EFD, dy_T
 
 def _prepared(x_TD, experts_TK, gate_EDF, up_EDF, down_EFD, rows):
     experts, width, ffn_width = gate_EDF.shape
-    if rows % 16:
-        raise ValueError(f'{rows=} of a block are not divisible by 16, the rows of a bfloat16 tile')
+    check_rows(rows)
     parts = parts_of(rows, width, ffn_width, x_TD.dtype)
     room = parts * _part_width(ffn_width, parts) - ffn_width
     gate_EDF, up_EDF = (jnp.pad(weight, ((0, 0), (0, 0), (0, room))) for weight in (gate_EDF, up_EDF))

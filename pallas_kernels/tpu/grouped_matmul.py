@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu.megablox.gmm import gmm, tgmm
 
 from pallas_kernels.dtypes import check_dtype
+from pallas_kernels.tpu.expert_ffn import check_rows
 
 LANES = 128
 # Of the inner and the outer width, by bytes of a number: two buffers of every block stay within 16 MiB of fast memory.
@@ -23,7 +24,7 @@ def block_rows(slots: int, experts: int) -> int:
 def product(x_SD, weights_EDF, ends_E, *, transposed: bool, rows: int, interpret: bool = False) -> jax.Array:
     """y_SF, each group times its matrix, or times its transpose; 0 behind the last group."""
     slots, width = x_SD.shape
-    inner, outer_width = _widths(x_SD, width, weights_EDF.shape[1 if transposed else 2])
+    inner, outer_width = _widths(x_SD, rows, width, weights_EDF.shape[1 if transposed else 2])
     x_SD = _padded(x_SD, rows)
     with _float32_products(x_SD.dtype):
         y_SF = gmm(
@@ -41,15 +42,16 @@ def product(x_SD, weights_EDF, ends_E, *, transposed: bool, rows: int, interpret
 
 def outer(x_SD, dy_SF, ends_E, *, rows: int, interpret: bool = False) -> jax.Array:
     """float32 [E, D, F], xᵀ · dy over each group's rows."""
-    tiling = (rows, *_widths(x_SD, x_SD.shape[1], dy_SF.shape[1]))
+    tiling = (rows, *_widths(x_SD, rows, x_SD.shape[1], dy_SF.shape[1]))
     x_DS, dy_SF, sizes_E = _padded(x_SD, rows).T, _padded(dy_SF, rows), jnp.diff(ends_E, prepend=0)
     with _float32_products(x_SD.dtype):
         return tgmm(x_DS, dy_SF, sizes_E, jnp.float32, tiling, interpret=interpret)
 
 
-def _widths(x_SD: jax.Array, *widths: int) -> tuple[int, ...]:
+def _widths(x_SD: jax.Array, rows: int, *widths: int) -> tuple[int, ...]:
     """Blocks of both widths: as few as fit, and of those about equal ones."""
     check_dtype('TPU', x_SD.dtype)
+    check_rows(rows)
     limits = MAX_WIDTHS[x_SD.dtype.itemsize]
     return tuple(_part(width, limit) for width, limit in zip(widths, limits, strict=True))
 

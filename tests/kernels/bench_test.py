@@ -1,18 +1,21 @@
 """The measurement of kernels: peers compute the same, and a wrong kernel is named."""
 
+import jax
 import jax.numpy as jnp
 import pytest
-from models import assert_close, jit
+from models import assert_close
 
 import pallas_kernels
 from pallas_kernels import bench, moves_xla
 from pallas_kernels.peers import PEERS
 
+pytestmark = pytest.mark.usefixtures('quick')
+
 
 def test_a_peer_computes_the_same():
     case = bench.made_up(50, (5, 3, 24, 16), jnp.float32)
 
-    @jit
+    @jax.jit
     def both(experts_TK, x_TD, weights_TK, weights):
         plain = pallas_kernels.expert_ffn(x_TD, weights_TK, experts_TK, weights, implementation='reference')
         return PEERS['ragged_dot'](5)(experts_TK, x_TD, weights_TK, weights), plain
@@ -20,7 +23,7 @@ def test_a_peer_computes_the_same():
     assert_close(*both(case.experts_TK, case.x_TD, case.weights_TK, case.weights), 1e-5)
 
 
-@pytest.mark.parametrize('factor', [1, 1.02, jnp.nan])
+@pytest.mark.parametrize('factor', [1, 1.02])
 def test_a_wrong_kernel_is_named(factor, monkeypatch, capsys):
     monkeypatch.setattr(bench, 'ODD', (3, 2, 16, 8))
     right = moves_xla.weighted_rows
