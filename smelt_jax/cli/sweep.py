@@ -22,7 +22,9 @@ def define_flags() -> None:
     flags.DEFINE_list('arms', None, 'Arguments of the experiment, the first the reference; its ARGS if not given.')
     flags.DEFINE_multi_string('set', [], 'KEY=VALUE, set in the config of every arm; may be repeated.')
     flags.DEFINE_bool('lines', False, 'Print the commands of each arm, one arm a line, instead of running them.')
-    flags.DEFINE_enum('coordinator', None, ['auto'], 'With --lines: given to every command, for arms of many processes.')
+    flags.DEFINE_enum(
+        'coordinator', None, ['auto'], 'With --lines: given to every command, for arms of many processes.'
+    )
     define_workdir('Where packed rows, runs and results go.')
     flags.mark_flag_as_required('experiment')
 

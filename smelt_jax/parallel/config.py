@@ -4,7 +4,7 @@ import dataclasses
 
 EXCHANGES = ('auto', 'ragged', 'gather')
 EXPERT_KERNELS = ('auto', 'reference', 'xla', 'pallas_tpu')
-ATTENTION_KERNELS = ('auto', 'xla', 'splash')
+ATTENTION_KERNELS = ('auto', 'xla', 'splash', 'triton')
 
 
 @dataclasses.dataclass(frozen=True)
