@@ -5,9 +5,9 @@ from typing import Any
 
 import jax
 
-IMPLEMENTATIONS = ('auto', 'reference', 'xla', 'pallas_tpu')
-PALLAS = ('pallas_tpu',)
-_BEST = {'tpu': 'pallas_tpu', 'cuda': 'xla', 'gpu': 'xla', 'rocm': 'xla', 'cpu': 'xla'}
+IMPLEMENTATIONS = ('auto', 'reference', 'xla', 'pallas_tpu', 'pallas_gpu')
+PALLAS = ('pallas_tpu', 'pallas_gpu')
+_BEST = {'tpu': 'pallas_tpu', 'cuda': 'pallas_gpu', 'gpu': 'pallas_gpu', 'rocm': 'xla', 'cpu': 'xla'}
 
 
 def best(platform: str) -> str:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from pallas_kernels import expert_ffn_xla
+from pallas_kernels.gpu import expert_ffn as expert_ffn_gpu
 from pallas_kernels.settings import settings
 from pallas_kernels.tpu import expert_ffn as expert_ffn_tpu
 
@@ -37,8 +38,8 @@ def expert_ffn(
         are distinct. Rows of a token without any expert are not read, here or in the gradient: they may be NaN.
       expert_weights: in the dtype of `x_TD`.
       implementation: `reference` runs every expert on every token; `xla` sorts the tokens by expert and works through
-        them in blocks, in any program XLA compiles; `pallas_tpu` does so in one kernel forward and one backward;
-        `auto` takes the best that this backend has. More in the README of this package.
+        them in blocks, in any program XLA compiles; `pallas_tpu` and `pallas_gpu` do so in kernels that gather the rows
+        they need; `auto` takes the best that this backend has. More in the README of this package.
       block_rows: rows of a block; None for those of `settings`.
       interpret: runs Pallas kernels on a CPU, for tests.
 
@@ -65,7 +66,8 @@ def expert_ffn(
         return _reference(x_TD, weights_TK, experts_TK, expert_weights)
     if chosen.implementation == 'xla':
         return expert_ffn_xla.expert_ffn(x_TD, weights_TK, experts_TK, *expert_weights, chosen.block_rows)
-    return expert_ffn_tpu.expert_ffn(x_TD, weights_TK, experts_TK, *expert_weights, chosen.block_rows, interpret)
+    kernels = expert_ffn_tpu if chosen.implementation == 'pallas_tpu' else expert_ffn_gpu
+    return kernels.expert_ffn(x_TD, weights_TK, experts_TK, *expert_weights, chosen.block_rows, interpret)
 
 
 def _check(x_TD, weights_TK, experts_TK, expert_weights) -> None:

@@ -8,10 +8,15 @@ import jax.numpy as jnp
 
 from pallas_kernels import grouped_matmul_xla
 from pallas_kernels.choice import one_by_one
+from pallas_kernels.gpu import grouped_matmul as grouped_matmul_gpu
 from pallas_kernels.settings import settings
 from pallas_kernels.tpu import grouped_matmul as grouped_matmul_tpu
 
-_MODULES: dict[str, Any] = {'xla': grouped_matmul_xla, 'pallas_tpu': grouped_matmul_tpu}
+_MODULES: dict[str, Any] = {
+    'xla': grouped_matmul_xla,
+    'pallas_tpu': grouped_matmul_tpu,
+    'pallas_gpu': grouped_matmul_gpu,
+}
 
 
 def grouped_matmul(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from pallas_kernels import moves_xla
 from pallas_kernels.choice import choose, one_by_one
+from pallas_kernels.gpu import moves as moves_gpu
 from pallas_kernels.routing import Plan
 from pallas_kernels.tpu import moves as moves_tpu
 
@@ -89,6 +90,8 @@ def _gather_sum(implementation: str, interpret: bool) -> Callable:
     """(rows_SD, place_TK, weight_TK) → Σ_k weight · rows[place], by an implementation."""
     if implementation == 'pallas_tpu':
         return functools.partial(moves_tpu.weighted_rows, interpret=interpret)
+    if implementation == 'pallas_gpu':
+        return functools.partial(moves_gpu.weighted_rows, interpret=interpret)
     return moves_xla.weighted_rows
 
 

@@ -6,6 +6,8 @@ import jax.numpy as jnp
 
 from pallas_kernels import expert_ffn_xla, grouped_matmul_xla
 from pallas_kernels.choice import choose
+from pallas_kernels.gpu import expert_ffn as expert_ffn_gpu
+from pallas_kernels.gpu import grouped_matmul as grouped_matmul_gpu
 from pallas_kernels.tpu import expert_ffn as expert_ffn_tpu
 from pallas_kernels.tpu import grouped_matmul as grouped_matmul_tpu
 
@@ -15,8 +17,10 @@ MEASURED: dict[tuple[str, str, int, int, int], int] = {}
 _RULES = {
     ('expert_ffn', 'xla'): expert_ffn_xla.block_rows,
     ('expert_ffn', 'pallas_tpu'): expert_ffn_tpu.block_rows,
+    ('expert_ffn', 'pallas_gpu'): expert_ffn_gpu.block_rows,
     ('grouped_matmul', 'xla'): grouped_matmul_xla.block_rows,
     ('grouped_matmul', 'pallas_tpu'): grouped_matmul_tpu.block_rows,
+    ('grouped_matmul', 'pallas_gpu'): grouped_matmul_gpu.block_rows,
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from runs_helper import RUN, edit, write_experiment
 
-from smelt_jax.bench import step
+from smelt_jax.bench import experts, step
 from smelt_jax.budget.accounting import budget_of
 
 RUNS = [
@@ -77,12 +77,35 @@ def test_the_command_writes_what_it_prints(experiment: str, tmp_path: Path, smel
     assert all(name in done.stdout for name in figures)
 
 
+def test_the_experts_alone(experiment: str, tmp_path: Path, smelt: Callable, quick_env: dict) -> None:
+    """FLOPs are those that the budget counts for one layer's experts."""
+    out = tmp_path / 'figures.json'
+    done = smelt('bench', 'experts', f'--config={experiment}', '--repeats=2', f'--json={out}', **quick_env)
+    figures = json.loads(out.read_text())
+    model = edit(RUN, pack__row_tokens=64).model
+    assert figures['tokens'] == 2 * 64
+    per_token = 3 * 3 * 2 * model.width * model.experts.width * model.experts.per_token
+    assert figures['flops'] == figures['tokens'] * per_token
+    assert figures['matmul_seconds'] == pytest.approx(figures['flops'] / figures['matmul_flops'])
+    assert figures['implementation'] == 'xla'
+    assert 'experts of tiny' in done.stdout
+    assert all(name in done.stdout for name in figures)
+
+
+def test_choices_of_the_experts_alone_are_distinct() -> None:
+    _, weights_TK, experts_TK, *_ = experts.made_up(50, 8, 6, 4, 4, np.dtype(np.float32), 0)
+    assert all(len(set(row)) == 4 for row in np.asarray(experts_TK).tolist())
+    assert experts_TK.min() == 0
+    assert experts_TK.max() == 5
+    np.testing.assert_allclose(weights_TK.sum(axis=1), 1)
+
+
 @pytest.mark.parametrize(
     ('words', 'complaint'),
     [
-        ([], 'say what: step'),
-        (['--repeats=3'], 'say what: step'),
-        (['stpe'], "say what: step, not 'stpe'"),
+        ([], 'say what: step, experts'),
+        (['--repeats=3'], 'say what: step, experts'),
+        (['stpe'], "say what: step, experts, not 'stpe'"),
         (['step', 'more'], "stray word 'more'"),
         (['step', '--repeats=0'], 'repeats'),
     ],

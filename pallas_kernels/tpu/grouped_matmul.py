@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu.megablox.gmm import gmm, tgmm
 
-from pallas_kernels.tpu.words import check_dtype
+from pallas_kernels.dtypes import check_dtype
 
 LANES = 128
 # Of the inner and the outer width, by bytes of a number: two buffers of every block stay within 16 MiB of fast memory.
@@ -49,7 +49,7 @@ def outer(x_SD, dy_SF, ends_E, *, rows: int, interpret: bool = False) -> jax.Arr
 
 def _widths(x_SD: jax.Array, *widths: int) -> tuple[int, ...]:
     """Blocks of both widths: as few as fit, and of those about equal ones."""
-    check_dtype(x_SD.dtype)
+    check_dtype('TPU', x_SD.dtype)
     limits = MAX_WIDTHS[x_SD.dtype.itemsize]
     return tuple(_part(width, limit) for width, limit in zip(widths, limits, strict=True))
 

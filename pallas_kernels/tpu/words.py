@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from pallas_kernels.dtypes import check_dtype
+
 LANES = 128
 _HIGH = 0xFFFF0000
 
@@ -19,15 +21,9 @@ def word_count(width: int, dtype: jnp.dtype) -> int:
     return -(-width // (2 * LANES)) * LANES
 
 
-def check_dtype(dtype: jnp.dtype) -> None:
-    """Raises ValueError for one that has no words here."""
-    if jnp.dtype(dtype) not in (jnp.dtype(jnp.float32), jnp.dtype(jnp.bfloat16)):
-        raise ValueError(f'rows of {jnp.dtype(dtype).name}: TPU kernels take float32 and bfloat16')
-
-
 def to_words(x_TD: jax.Array) -> jax.Array:
     """float32 as it is, bfloat16 as uint32 [T, W]. In kernels and outside."""
-    check_dtype(x_TD.dtype)
+    check_dtype('TPU', x_TD.dtype)
     if x_TD.dtype == jnp.float32:
         return x_TD
     width = x_TD.shape[1]

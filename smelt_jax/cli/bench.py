@@ -1,9 +1,13 @@
 """Measures speed on this machine, as ratios within one process.
 
     smelt bench step --config=experiments/tiny_moe.py [--repeats=10] [--json=FILE]
+    smelt bench experts --config=experiments/tiny_moe.py:baseline
 
 step: the training step of a config on made-up rows: seconds, CPU seconds, tokens/s, and MFU against the rate of a matrix
-product measured just before each step. Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
+product measured just before each step.
+experts: one layer's experts over the config's tokens, forward and backward, against as many FLOPs in plain matrix products.
+
+Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
 """
 
 import json
@@ -12,13 +16,13 @@ from absl import flags
 
 from smelt_jax.cli.flags import define_config, run_config
 
-WORDS = ('step',)
+WORDS = ('step', 'experts')
 
 
 def define_flags() -> None:
     """--config, --repeats and --json."""
     define_config()
-    flags.DEFINE_integer('repeats', 10, 'Steps that are timed.', lower_bound=1)
+    flags.DEFINE_integer('repeats', 10, 'Steps or passes that are timed.', lower_bound=1)
     flags.DEFINE_string('json', '', 'A file for the figures.')
 
 
@@ -28,13 +32,16 @@ def run(word: str) -> None:
     from etils import epath
     from rich.table import Table
 
-    from smelt_jax.bench import step
+    from smelt_jax.bench import experts, step
 
     config = run_config()
-    figures = {'step': step.measure}[word](config, flags.FLAGS.repeats)
+    figures = {'step': step.measure, 'experts': experts.measure}[word](config, flags.FLAGS.repeats)
     table = Table(title=f'{word} of {config.name}', show_header=False, title_justify='left')
     for name, value in figures.items():
-        table.add_row(name, f'{value:,.4g}' if isinstance(value, float) else f'{value:,}')
+        table.add_row(
+            name,
+            f'{value:,.4g}' if isinstance(value, float) else f'{value:,}' if isinstance(value, int) else str(value),
+        )
     rich.print(table)
     if flags.FLAGS.json:
         epath.Path(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')

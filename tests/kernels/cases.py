@@ -170,3 +170,34 @@ def distinct(tokens: int, choices: int, among: Any, seed: int = 0) -> np.ndarray
     """Random distinct choices for each token, of the experts listed in `among`."""
     rng = np.random.default_rng(seed)
     return np.stack([rng.permutation(among)[:choices] for _ in range(tokens)]).astype(np.int32)
+
+
+def shapes(name: str, tokens: int, choices: int, experts: int, width: int, ffn_width: int, dtype: Any) -> tuple:
+    """(primals, experts_TK, cotangent) of a kernel as shapes alone, in any size."""
+
+    def array(*shape: int, dtype: Any = dtype) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    slots = tokens * choices
+    router, wide = array(tokens, choices, dtype=jnp.float32), array(experts, width, ffn_width)
+    primals, result = {
+        'dispatch': ((array(tokens, width),), array(slots, width)),
+        'combine': ((array(slots, width), router), array(tokens, width)),
+        'grouped_matmul': ((array(slots, width), wide), array(slots, ffn_width)),
+        'expert_ffn': (
+            (array(tokens, width), router, ExpertWeights(wide, wide, array(experts, ffn_width, width))),
+            array(tokens, width),
+        ),
+    }[name]
+    return primals, array(tokens, choices, dtype=jnp.int32), result
+
+
+def with_gradients(name: str, implementation: str, experts: int) -> Callable:
+    """(primals, experts_TK, cotangent) → result and gradients, to be compiled for hardware elsewhere."""
+
+    def function(primals: tuple, experts_TK: jax.Array, dy: jax.Array) -> Any:
+        more = {'implementation': implementation}
+        y, pull = jax.vjp(lambda *primals: KERNELS[name].call(primals, experts_TK, experts, more), *primals)
+        return y, pull(dy)
+
+    return function

@@ -132,16 +132,28 @@ def test_only_pallas_is_interpreted(kernel, plain):
         KERNELS[kernel].call(primals, distinct(4, 1, range(E)), E, {'implementation': plain, 'interpret': True})
 
 
-def test_pallas_on_a_cpu_is_an_error_unless_interpreted(kernel):
+@pytest.mark.parametrize('implementation', ['pallas_tpu', 'pallas_gpu'])
+def test_pallas_on_a_cpu_is_an_error_unless_interpreted(kernel, implementation):
     primals, _ = inputs(kernel, distinct(4, 1, range(E)), E)
     with pytest.raises(ValueError, match='interpret mode'):
-        KERNELS[kernel].call(primals, distinct(4, 1, range(E)), E, {'implementation': 'pallas_tpu'})
+        KERNELS[kernel].call(primals, distinct(4, 1, range(E)), E, {'implementation': implementation})
 
 
-def test_a_dtype_without_a_tpu_kernel_is_named(kernel):
+@pytest.mark.parametrize(('implementation', 'hardware'), [('pallas_tpu', 'TPU'), ('pallas_gpu', 'GPU')])
+def test_a_dtype_without_a_kernel_is_named(kernel, implementation, hardware):
     primals, _ = inputs(kernel, distinct(4, 1, range(E)), E, jnp.float16)
-    with pytest.raises(ValueError, match='float16: TPU kernels take float32 and bfloat16'):
-        KERNELS[kernel].call(primals, distinct(4, 1, range(E)), E, {'implementation': 'pallas_tpu', 'interpret': True})
+    more = {'implementation': implementation, 'interpret': True}
+    with pytest.raises(ValueError, match=f'{hardware} kernels take float32 and bfloat16, not float16'):
+        KERNELS[kernel].call(primals, distinct(4, 1, range(E)), E, more)
+
+
+@pytest.mark.parametrize('implementation', ['pallas_tpu', 'pallas_gpu'])
+@pytest.mark.parametrize('kernel', ['expert_ffn', 'grouped_matmul'])
+def test_rows_that_make_no_tile_are_refused(kernel, implementation):
+    primals, _ = inputs(kernel, distinct(4, 1, range(E)), E)
+    more = {'implementation': implementation, 'interpret': True, 'block_rows': 40}
+    with pytest.raises(ValueError, match='rows=40'):
+        KERNELS[kernel].call(primals, distinct(4, 1, range(E)), E, more)
 
 
 def test_shapes_that_do_not_go_together_are_named():
