@@ -3,7 +3,7 @@
 import dataclasses
 
 EXCHANGES = ('auto', 'ragged', 'gather')
-EXPERT_KERNELS = ('auto', 'reference', 'xla', 'pallas_tpu')
+EXPERT_KERNELS = ('auto', 'reference', 'xla', 'pallas_tpu', 'pallas_gpu')
 ATTENTION_KERNELS = ('auto', 'xla', 'splash', 'triton')
 
 
