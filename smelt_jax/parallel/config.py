@@ -3,8 +3,8 @@
 import dataclasses
 
 EXCHANGES = ('auto', 'ragged', 'gather')
-EXPERT_KERNELS = ('auto', 'reference', 'xla', 'pallas_tpu')
-ATTENTION_KERNELS = ('auto', 'xla', 'splash')
+EXPERT_KERNELS = ('auto', 'reference', 'xla', 'pallas_tpu', 'pallas_gpu')
+ATTENTION_KERNELS = ('auto', 'xla', 'splash', 'triton')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 from models import assert_close, jit, packed
 
-from smelt_jax.model import attend_tpu, attend_xla
+from smelt_jax.model import attend_gpu, attend_tpu, attend_xla
 from smelt_jax.model.attend import attend
 from smelt_jax.model.attend_xla import BLOCK
 from smelt_jax.model.config import AttentionConfig
 from smelt_jax.model.rotary import context_of, rotate
 
-IMPLEMENTATIONS = {'xla': attend_xla.attend, 'splash': functools.partial(attend_tpu.attend, interpret=True)}
+IMPLEMENTATIONS = {
+    'xla': attend_xla.attend,
+    'splash': functools.partial(attend_tpu.attend, interpret=True),
+    'triton': functools.partial(attend_gpu.attend, interpret=True),
+}
 
 
 def heads_of(length, rows=2, heads=6, groups=2, head_dim=10, dtype=jnp.float32):
@@ -61,19 +65,19 @@ def test_scores_and_softmax_are_float32_in_bfloat16(implementation):
     assert_close(out_BTNH.astype(jnp.float32), exact, 0.01)
 
 
-@pytest.mark.parametrize('head_dim', [36, 42, 44])
-def test_heads_of_any_width(head_dim):
+@pytest.mark.parametrize(('implementation', 'head_dim'), [('splash', 36), ('splash', 42), ('triton', 44)])
+def test_heads_of_any_width(implementation, head_dim):
     """What they are padded with is nothing, in values and gradients."""
     segments_BT = packed((20, 12), (30,), length=32).segment_ids_BT
     *primals, dout_BTNH = heads_of(32, head_dim=head_dim)
-    out, pull = jax.vjp(lambda q, k, v: IMPLEMENTATIONS['splash'](q, k, v, segments_BT), *primals)
+    out, pull = jax.vjp(lambda q, k, v: IMPLEMENTATIONS[implementation](q, k, v, segments_BT), *primals)
     expected, expected_pull = jax.vjp(lambda q, k, v: IMPLEMENTATIONS['xla'](q, k, v, segments_BT), *primals)
     assert_close((out, pull(dout_BTNH)), (expected, expected_pull(dout_BTNH)))
 
 
 def test_one_that_is_not_there_is_named():
     q, k, v, _ = heads_of(8)
-    with pytest.raises(ValueError, match=r"implementation='flash': choose one of auto, xla, splash"):
+    with pytest.raises(ValueError, match=r"implementation='flash': choose one of auto, xla, splash, triton"):
         attend(q, k, v, jnp.ones((2, 8), jnp.int32), implementation='flash')
 
 

@@ -6,7 +6,9 @@ import pytest
 from models import TINY, edit
 from topologies import tpu_devices
 
-from smelt_jax.parallel.config import MeshConfig
+import pallas_kernels
+from smelt_jax.model import attend
+from smelt_jax.parallel.config import ATTENTION_KERNELS, EXPERT_KERNELS, MeshConfig
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.parallel.mesh import AXES, make_mesh, mesh_sizes
 from smelt_jax.train.config import OptimConfig
@@ -107,6 +109,11 @@ def test_slices_are_cut_by_replica_alone():
 def test_slices_that_the_devices_do_not_have_are_named():
     with pytest.raises(ValueError, match=r'mesh\.slices=2: the 8 devices are in 1 slice\(s\)'):
         make_mesh(MeshConfig(replica=2, fsdp=-1, slices=2))
+
+
+def test_a_mesh_takes_every_kernel_there_is():
+    """Their names are written twice, since the config is read where jax is not yet."""
+    assert (EXPERT_KERNELS, ATTENTION_KERNELS) == (pallas_kernels.IMPLEMENTATIONS, attend.IMPLEMENTATIONS)
 
 
 def test_the_axes_are_in_order_of_the_networks_speed():
