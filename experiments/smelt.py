@@ -16,7 +16,9 @@ that in hours of a TPU v5p chip at 40% of its peak:
     100m  2.4e20 FLOPs    370 h      600m  1.3e21 FLOPs   2 000 h
     200m  4.9e20 FLOPs    740 h      1.6b  3.0e21 FLOPs   4 500 h
 
-Parameters and AdamW's moments take 12 bytes a stored parameter: 44 GB for 100m-s97, 650 GB for 1.6b-s97.
+Parameters and AdamW's moments take 12 bytes a stored parameter: 44 GB for 100m-s97, 650 GB for 1.6b-s97. docs/scale.md has
+meshes that fit, compiled: 200m-s95 on v5p:4x4x4 with --config.mesh.fsdp=4 --config.mesh.expert=16
+--config.mesh.chunk_tokens=1024 takes 5 GiB a chip, 1.6b-s97 on v5p:2x2x4 84 GiB.
 
 Expect the looped arm ahead of its Baseline in held-out loss at equal compute, and more so with more compute: the study
 has 1.8517 against 1.8735 nats at 200m-s95 on its own, unpublished data, and a compute gain of 8, 16 and 21% at 1e20,
