@@ -9,5 +9,6 @@ from pallas_kernels.moves import combine as combine
 from pallas_kernels.moves import dispatch as dispatch
 from pallas_kernels.routing import Plan as Plan
 from pallas_kernels.routing import route as route
+from pallas_kernels.settings import MEASURED as MEASURED
 from pallas_kernels.settings import Settings as Settings
 from pallas_kernels.settings import settings as settings

@@ -75,6 +75,11 @@ def _check(x_TD, weights_TK, experts_TK, expert_weights) -> None:
     meant = (experts, width, ffn_width), (experts, width, ffn_width), (experts, ffn_width, width)
     shapes = tuple(weight.shape for weight in expert_weights)
     tokens_match = x_TD.shape == (len(experts_TK), width) and weights_TK.shape == experts_TK.shape
+    if not jnp.issubdtype(experts_TK.dtype, jnp.integer) or not x_TD.size or not experts_TK.size:
+        raise ValueError(
+            f'expert_ffn: x {x_TD.shape}, choices {experts_TK.dtype}{experts_TK.shape}; meant are integers as choices, '
+            f'and T, K and D of 1 or more'
+        )
     if shapes != meant or not tokens_match or any(weight.dtype != x_TD.dtype for weight in expert_weights):
         dtypes = ', '.join(str(array.dtype) for array in (x_TD, *expert_weights))
         raise ValueError(

@@ -43,8 +43,13 @@ def route(experts_TK: jax.Array, experts: int) -> Plan:
 
     Returns:
       A `Plan`. Within an expert, slots keep their order, so that the result does not depend on the sort's whims.
+
+    Raises:
+      ValueError: choices that are no integers, or too many for the keys they are sorted by.
     """
     slots = experts_TK.size
+    if not jnp.issubdtype(experts_TK.dtype, jnp.integer):
+        raise ValueError(f'route: choices of {experts_TK.dtype}; they are integers, the numbers of experts')
     if slots * (experts + 1) >= 2**31:
         raise ValueError(
             f'{experts_TK.shape} choices among {experts} experts exceed 2^31 sort keys; use fewer tokens a call'

@@ -24,6 +24,9 @@ _RULES = {
 }
 
 
+_CHECKS = {'pallas_tpu': expert_ffn_tpu.check_rows, 'pallas_gpu': grouped_matmul_gpu.check_rows}
+
+
 class Settings(NamedTuple):
     """How a kernel runs.
 
@@ -71,6 +74,8 @@ def settings(
     if block_rows is not None and block_rows < 1:
         raise ValueError(f'{kernel} {block_rows=}: a block has at least one row; None takes the best known')
     implementation = choose(kernel, implementation, interpret)
+    if block_rows is not None and implementation in _CHECKS:
+        _CHECKS[implementation](block_rows)
     if implementation == 'reference':
         return Settings(implementation, 0, 1, 'rule of thumb')
     group = 1 << (max(1, slots // experts) - 1).bit_length()

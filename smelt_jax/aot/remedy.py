@@ -84,6 +84,18 @@ def _smaller_chunk(run: RunConfig, sizes: Mapping[str, int], excess: float) -> R
     return Remedy(f'--config.loss.chunk_tokens={chunk}', saved[chunk], 'smaller products in the head')
 
 
+def _parameters(run: RunConfig, sizes: Mapping[str, int]) -> tuple[float, float]:
+    """Of a layer, with the experts of one group, and of embedding and head."""
+    stored = parameters_of(run.model)[0]
+    layer = (stored.attention + stored.router + stored.experts / sizes['expert']) / run.model.layers
+    return layer, stored.embedding + stored.head
+
+
+def _fixed(run: RunConfig, sizes: Mapping[str, int]) -> float:
+    """Bytes that a device needs whatever its rows: parameters where they are computed with, and a chunk of the loss."""
+    return _item(run) * sum(_parameters(run, sizes)) + _chunk_bytes(run, run.loss.chunk_tokens)
+
+
 def _more_microbatches(
     run: RunConfig, sizes: Mapping[str, int], arguments: float, needs: float, excess: float
 ) -> Remedy | None:
@@ -91,11 +103,9 @@ def _more_microbatches(
     factors = [factor for factor in range(2, rows + 1) if rows % factor == 0]
     if not factors:
         return None
-    stored, item = parameters_of(run.model)[0], _item(run)
-    layer = (stored.attention + stored.router + stored.experts / sizes['expert']) / run.model.layers
-    gathered = item * (layer + stored.embedding + stored.head)
-    gradients = FLOAT32 * (layer * run.model.layers + stored.embedding + stored.head) / sizes['fsdp']
-    activations = needs - arguments - gathered - gradients - _chunk_bytes(run, run.loss.chunk_tokens)
+    layer, outer = _parameters(run, sizes)
+    gradients = FLOAT32 * (layer * run.model.layers + outer) / sizes['fsdp']
+    activations = needs - arguments - _fixed(run, sizes) - gradients
     sums = gradients if run.optim.accumulate == 1 else 0.0
     saved = {factor: max(activations, 0.0) * (1 - 1 / factor) - sums for factor in factors}
     factor = next((factor for factor in factors if saved[factor] >= excess), factors[-1])
@@ -159,10 +169,12 @@ def _smaller_states(
     if copies > 1 and run.model.width % (fsdp * copies) == 0:
         setting = f'--config.mesh.replica={run.mesh.slices} --config.mesh.fsdp={fsdp * copies}'
         yield Remedy(setting, arguments * (1 - 1 / copies), 'parameters gathered from more devices')
-    times = next(2**power for power in range(1, 64) if needs / 2**power <= max(needs - excess, 1))
+    fixed = min(_fixed(run, sizes), needs)  # as much on any number of chips
+    room = max(needs - excess - fixed, 1)
+    times = next(2**power for power in range(1, 64) if (needs - fixed) / 2**power <= room)
     rows = run.data.batch_rows % (replica * fsdp * expert * times) == 0
     for axis, whole in {'fsdp': run.model.width, 'expert': run.model.experts.count}.items():
         if rows and whole % (sizes[axis] * times) == 0:
             setting = f'{times} times the chips with --config.mesh.{axis}={sizes[axis] * times}'
-            yield Remedy(setting, needs * (1 - 1 / times), 'at the same batch')
+            yield Remedy(setting, (needs - fixed) * (1 - 1 / times), 'at the same batch')
             return

@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Container, Mapping, Sequence
+import os
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +129,19 @@ def grid(models: Mapping[str, ModelConfig], starred: Container[str], mean_attend
     return Answer(report.grid_tables(found, starred), data, lines)
 
 
-def give(answer: Answer, question: str, json_file: str | None, markdown_file: str | None) -> None:
-    """Prints tables, then lines, and writes them to files if asked. Raises ValueError with the answer's trouble.
+def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdown_file: str | None) -> None:
+    """Asks, prints tables, then lines, and writes them to files if asked. `question`: the command, which heads the Markdown.
 
-    `question`: the command, which heads the Markdown."""
+    Raises:
+      ValueError: with the answer's trouble; or before it asks, of files that cannot be written.
+    """
     if json_file and json_file == markdown_file:
         raise ValueError(f'--json and --markdown are both {json_file}; give each a file of its own')
+    for flag, file in (('json', json_file), ('markdown', markdown_file)):
+        folder = Path(file or '.').parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise ValueError(f'--{flag}={file}: {folder} is no folder that can be written; make it, or give another')
+    answer = ask()
     console = Console(markup=False)
     screen.show(console, answer.tables)
     for line in answer.lines:

@@ -54,7 +54,7 @@ def define_flags() -> None:
 
 def run() -> None:
     """Answers."""
-    answers.give(_answer(), ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)
+    answers.give(_answer, ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)
 
 
 def _answer() -> answers.Answer:

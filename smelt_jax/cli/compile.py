@@ -44,4 +44,4 @@ def run() -> None:
     from smelt_jax.aot.answers import answer
     from smelt_jax.budget.answers import give
 
-    give(answer(config, topology, FLAGS.remat), ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)
+    give(lambda: answer(config, topology, FLAGS.remat), ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)

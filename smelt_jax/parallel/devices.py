@@ -14,7 +14,7 @@ from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.share import Share
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.mesh import AXES, ROWS, check_fits, local_rows, make_mesh, shardings_of, spec_of, to_global
-from smelt_jax.parallel.shares import add_up, share_of
+from smelt_jax.parallel.shares import add_up, check_kernels, share_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Devices:
         return f'{sizes} on {count} of {there} {self.mesh.devices.flat[0].platform} devices{processes}'
 
     def check(self, model: ModelConfig, **batches: int) -> None:
-        """See `mesh.check_fits`."""
+        """See `mesh.check_fits` and `shares.check_kernels`."""
+        check_kernels(self.mesh, self.config)
         check_fits(self.mesh, model, **batches)
 
     def share(self, model: ModelConfig) -> Share:

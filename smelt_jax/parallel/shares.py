@@ -19,8 +19,26 @@ from smelt_jax.parallel.exchange import by_gather, by_sending
 from smelt_jax.parallel.mesh import AXES, RULES, rule_of
 from smelt_jax.parallel.rows import emulated
 
+# Kernel → platforms of jax that it runs on; others run anywhere.
+MADE_FOR = {
+    'pallas_tpu': ('tpu',),
+    'splash': ('tpu',),
+    'pallas_gpu': ('gpu', 'cuda'),
+    'triton': ('gpu', 'cuda'),
+}
 # These are computed with in float32, whatever the model's dtype.
 FLOAT32 = ('router',)
+
+
+def check_kernels(mesh: Mesh, config: MeshConfig) -> None:
+    """Raises ValueError if a kernel that was asked for does not run on these devices."""
+    platform = mesh.devices.flat[0].platform
+    for key in ('expert_kernel', 'attention_kernel'):
+        kernel = getattr(config, key)
+        if platform not in MADE_FOR.get(kernel, (platform,)):
+            raise ValueError(
+                f'mesh.{key}={kernel} is made for {MADE_FOR[kernel][0]}, not for {platform}; take auto or xla'
+            )
 
 
 @functools.cache

@@ -125,6 +125,7 @@ def test_a_partner_is_listed_with_its_reason():
             'with 10000 layers, 2 visits and 8 experts a token',
         ),
         (['--grid', '--experiment=experiments/tiny_moe.py'], ' beside it; there are '),
+        (['--grid', '--json=/no/where.json'], '--json=/no/where.json: /no is no folder that can be written'),
         (['--grid', '--json=x', '--markdown=x'], '--json and --markdown are both x'),
         ([f'--config={CELL}-baseline', '--match', '--tolerance=0'], 'more than 0'),
         ([f'--config={CELL}-baseline', '--match', '--tolerance=1,2'], 'give one fraction, or three'),

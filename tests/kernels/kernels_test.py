@@ -167,6 +167,10 @@ def test_shapes_that_do_not_go_together_are_named():
     (x_TD, weights_TK, expert_weights), _ = inputs('expert_ffn', distinct(5, 1, range(E)), E)
     with pytest.raises(ValueError, match=r'meant are \[T, D\], \[T, K\]'):
         pallas_kernels.expert_ffn(x_TD.astype(jnp.bfloat16), weights_TK, distinct(5, 1, range(E)), expert_weights)
+    with pytest.raises(ValueError, match=r'choices float32\(5, 1\); meant are integers'):
+        pallas_kernels.expert_ffn(x_TD, weights_TK, weights_TK, expert_weights)
+    with pytest.raises(ValueError, match=rf'x \(0, {D}\).*T, K and D of 1 or more'):
+        pallas_kernels.expert_ffn(x_TD[:0], weights_TK[:0], distinct(5, 1, range(E))[:0], expert_weights)
 
 
 def test_every_kernel_is_in_the_table():

@@ -49,3 +49,9 @@ def test_narrow_integers_do_not_overflow(dtype):
 def test_more_slots_than_sort_keys_is_an_error_that_says_so():
     with pytest.raises(ValueError, match=r'\(1000000, 8\) choices among 336 experts exceed 2\^31'):
         route(jax.ShapeDtypeStruct((1_000_000, 8), np.int32), 336)
+
+
+def test_choices_that_are_no_integers_are_an_error():
+    """Router weights in the place of choices would send everything to expert 0."""
+    with pytest.raises(ValueError, match='choices of float32; they are integers'):
+        route(np.ones((4, 2), np.float32), 8)

@@ -54,6 +54,8 @@ def test_parts_of_a_large_expert():
     [
         ('combine', {}, "kernel='combine' has no blocks: choose one of expert_ffn, grouped_matmul"),
         ('expert_ffn', {'block_rows': 0}, 'block_rows=0: a block has at least one row'),
+        ('expert_ffn', {'implementation': 'pallas_tpu', 'block_rows': 17}, 'block_rows=17 are not divisible by 16'),
+        ('grouped_matmul', {'implementation': 'pallas_gpu', 'block_rows': 48}, 'block_rows=48: .* a power of two'),
         ('expert_ffn', {'implementation': 'fast'}, "implementation='fast'"),
         ('expert_ffn', {'implementation': 'pallas_tpu', 'width': 10**6}, 'use fewer rows a block'),
     ],

@@ -56,6 +56,8 @@ def test_sizes_that_do_not_fit_are_named(config, devices, words):
             r'model\.experts\.count=6 is not divisible by mesh\.expert=4',
         ),
         (MeshConfig(), {'width': 28}, r'model\.width=28 is not divisible by mesh\.fsdp=8'),
+        (MeshConfig(expert_kernel='pallas_tpu'), {}, r'mesh\.expert_kernel=pallas_tpu is made for tpu, not for cpu'),
+        (MeshConfig(attention_kernel='triton'), {}, r'mesh\.attention_kernel=triton is made for gpu, not for cpu'),
         (MeshConfig(), {'experts__count': 8}, r'data\.batch_rows=12 rows are not divisible by 8 devices'),
     ],
 )
