@@ -1,5 +1,6 @@
 """`expert_ffn`: the whole sparse SwiGLU of a mixture of experts, one function over its implementations."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -95,8 +96,9 @@ def _reference(x_TD, weights_TK, experts_TK, expert_weights):
     # Rows that use no expert may hold anything, NaN too: zeroed on both ways in, they reach neither y nor a gradient.
     x_TD = jnp.where(used_T1, x_TD, 0)
     weights_TE = jnp.sum(jnp.where(chosen_TKE, weights_TK[..., None], 0), axis=1)
-    gate_ETF = jnp.einsum('td,edf->etf', x_TD, expert_weights.gate_EDF, preferred_element_type=jnp.float32)
-    up_ETF = jnp.einsum('td,edf->etf', x_TD, expert_weights.up_EDF, preferred_element_type=jnp.float32)
+    product = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)
+    gate_ETF = product('td,edf->etf', x_TD, expert_weights.gate_EDF)
+    up_ETF = product('td,edf->etf', x_TD, expert_weights.up_EDF)
     hidden_ETF = jax.nn.silu(gate_ETF) * up_ETF * weights_TE.T[..., None]
-    y_TD = jnp.einsum('etf,efd->td', hidden_ETF, expert_weights.down_EFD.astype(jnp.float32))
+    y_TD = product('etf,efd->td', hidden_ETF, expert_weights.down_EFD.astype(jnp.float32))
     return jnp.where(used_T1, y_TD, 0).astype(x_TD.dtype)

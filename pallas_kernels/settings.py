@@ -87,6 +87,10 @@ def settings(
     else:
         rows, source = _RULES[kernel, implementation](slots, experts), 'rule of thumb'
     parts = 1
+    if implementation == 'pallas_tpu' and jnp.dtype(dtype).itemsize == 2 and min(width, ffn_width) == 1:
+        raise ValueError(f'{kernel} {width=}, {ffn_width=}: TPU kernels take widths of 16-bit numbers from 2 on')
     if (kernel, implementation) == ('expert_ffn', 'pallas_tpu'):
+        if source == 'rule of thumb':
+            rows = expert_ffn_tpu.rows_that_fit(rows, width, ffn_width, dtype)
         parts = expert_ffn_tpu.parts_of(rows, width, ffn_width, dtype)
     return Settings(implementation, rows, parts, source)

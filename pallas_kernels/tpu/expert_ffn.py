@@ -22,13 +22,13 @@ from pallas_kernels.tpu.words import to_words, word_count
 
 LANES = 128
 VMEM_BYTES = 54 * 2**20  # of 64 MiB (v5p) or 128 MiB (v5e, v6e)
-MAX_ROWS = 256
+MIN_ROWS, MAX_ROWS = 16, 256
 
 
 def block_rows(slots: int, experts: int) -> int:
     """Rows of a block by rule of thumb: near the mean group, a power of two between 16 and MAX_ROWS."""
     mean = max(1, slots // experts)
-    return min(MAX_ROWS, max(16, 1 << (mean - 1).bit_length()))
+    return min(MAX_ROWS, max(MIN_ROWS, 1 << (mean - 1).bit_length()))
 
 
 def check_rows(rows: int) -> None:
@@ -49,6 +49,17 @@ def parts_of(rows: int, width: int, ffn_width: int, dtype: jnp.dtype) -> int:
     raise ValueError(
         f'experts of {width=} need more than {VMEM_BYTES} bytes of a TPU at {rows=}; use fewer rows a block'
     )
+
+
+def rows_that_fit(rows: int, width: int, ffn_width: int, dtype: jnp.dtype) -> int:
+    """`rows`, or as many halvings of them as wide experts leave room for."""
+    while rows > MIN_ROWS:
+        try:
+            parts_of(rows, width, ffn_width, dtype)
+            break
+        except ValueError:
+            rows //= 2
+    return rows
 
 
 def _part_width(ffn_width: int, parts: int) -> int:

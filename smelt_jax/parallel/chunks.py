@@ -7,10 +7,12 @@ from jax import lax
 from pallas_kernels import ExpertWeights
 from smelt_jax.model.share import ExpertFfn
 
+NOBODY = 2**30  # a choice that no model has an expert for
 
-def chunks_of(tokens: int, limit: int) -> int:
-    """The fewest equal chunks of at most `limit` tokens."""
-    return next(count for count in range(-(-tokens // limit), tokens + 1) if tokens % count == 0)
+
+def chunk_of(tokens: int, limit: int) -> int:
+    """Tokens of each of the fewest chunks of about the same size, at most `limit`."""
+    return -(-tokens // -(-tokens // limit))
 
 
 def in_chunks(ffn: ExpertFfn, limit: int) -> ExpertFfn:
@@ -24,7 +26,7 @@ def in_chunks(ffn: ExpertFfn, limit: int) -> ExpertFfn:
         y_CSD, dropped_C = lax.map(
             lambda chunk: ffn(chunk[0], chunk[1], chunk[2], weights), _cut((x_TD, weights_TK, experts_TK), limit)
         )
-        return y_CSD.reshape(x_TD.shape), jnp.sum(dropped_C)
+        return _joined(y_CSD, x_TD.shape[0]), jnp.sum(dropped_C)
 
     def forward(*arguments):
         return chunked(*arguments), arguments
@@ -43,12 +45,24 @@ def in_chunks(ffn: ExpertFfn, limit: int) -> ExpertFfn:
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), weights)
         sums, (dx, dw) = lax.scan(one, zeros, _cut((*tokens, dy_TD), limit))
         dweights = jax.tree.map(lambda total, leaf: total.astype(leaf.dtype), sums, weights)
-        return dx.reshape(tokens[0].shape), dw.reshape(tokens[1].shape), None, dweights
+        return _joined(dx, tokens[0].shape[0]), _joined(dw, tokens[0].shape[0]), None, dweights
 
     chunked.defvjp(forward, backward)
     return chunked
 
 
+def _joined(chunks: jax.Array, tokens: int) -> jax.Array:
+    return chunks.reshape(-1, *chunks.shape[2:])[:tokens]
+
+
 def _cut(arrays, limit):
-    count = chunks_of(arrays[0].shape[0], limit)
-    return jax.tree.map(lambda array: array.reshape(count, -1, *array.shape[1:]), arrays)
+    """[T, …] → [chunks, tokens of one, …], the last one filled up with zeros; of choices with such as use no expert."""
+    tokens = arrays[0].shape[0]
+    size = chunk_of(tokens, limit)
+
+    def one(array):
+        fill = NOBODY if jnp.issubdtype(array.dtype, jnp.integer) else 0
+        padding = [(0, -tokens % size)] + [(0, 0)] * (array.ndim - 1)
+        return jnp.pad(array, padding, constant_values=fill).reshape(-1, size, *array.shape[1:])
+
+    return jax.tree.map(one, arrays)

@@ -49,6 +49,14 @@ def test_parts_of_a_large_expert():
     assert settings('expert_ffn', implementation='reference', **LARGE).block_rows == 0
 
 
+def test_blocks_of_very_wide_experts_have_fewer_rows():
+    wide = {'slots': 8192, 'experts': 8, 'width': 5120, 'ffn_width': 2048, 'dtype': jnp.bfloat16}
+    wide |= {'implementation': 'pallas_tpu'}
+    assert settings('expert_ffn', **wide).block_rows == 128
+    with pytest.raises(ValueError, match='use fewer rows a block'):
+        settings('expert_ffn', **wide, block_rows=256)
+
+
 @pytest.mark.parametrize(
     ('kernel', 'more', 'complaint'),
     [
@@ -56,6 +64,7 @@ def test_parts_of_a_large_expert():
         ('expert_ffn', {'block_rows': 0}, 'block_rows=0: a block has at least one row'),
         ('expert_ffn', {'implementation': 'pallas_tpu', 'block_rows': 17}, 'block_rows=17 are not divisible by 16'),
         ('grouped_matmul', {'implementation': 'pallas_gpu', 'block_rows': 48}, 'block_rows=48: .* a power of two'),
+        ('grouped_matmul', {'implementation': 'pallas_tpu', 'width': 1, 'dtype': jnp.bfloat16}, 'from 2 on'),
         ('expert_ffn', {'implementation': 'fast'}, "implementation='fast'"),
         ('expert_ffn', {'implementation': 'pallas_tpu', 'width': 10**6}, 'use fewer rows a block'),
     ],

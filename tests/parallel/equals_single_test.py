@@ -98,7 +98,8 @@ def test_what_is_computed_again_changes_nothing(remat):
     [((8, 1, 1), 'gather', 'none'), ((1, 1, 8), 'gather', 'layer'), ((2, 2, 2), 'ragged', 'layer')],
 )
 def test_a_few_tokens_at_a_time_are_the_same(sizes, exchange, remat):
-    assert_equal(updated('skewed', sizes, exchange, remat=remat, chunk=12), updated('skewed'))
+    """The tokens of a device are no multiple of a chunk."""
+    assert_equal(updated('skewed', sizes, exchange, remat=remat, chunk=13), updated('skewed'))
 
 
 @pytest.mark.parametrize('sizes', [None, (2, 2, 2)], ids=str)
