@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the GPU kernels for an H100, on a machine without a GPU: tests/kernels/gpu_compile_test.py with jax's CUDA plugin
+# Compiles the GPU kernels, attention among them, for an H100 on a machine without a GPU: two test files with jax's CUDA plugin
 # (about 400 MB), which goes into a folder of its own, .venv-cuda-plugin. Sets up .venv first if it is not there.
 # Further arguments go to pytest.
 set -euo pipefail
@@ -13,4 +13,4 @@ if [[ ! -e $folder/complete ]]; then
     quiet_pip .venv --no-deps --upgrade --target "$folder" "jax-cuda13-plugin==$version" "jax-cuda13-pjrt==$version"
     touch "$folder/complete"
 fi
-PYTHONPATH=$folder exec .venv/bin/python -m pytest tests/kernels/gpu_compile_test.py "$@"
+PYTHONPATH=$folder exec .venv/bin/python -m pytest tests/kernels/gpu_compile_test.py tests/model/attention_compile_test.py "$@"
