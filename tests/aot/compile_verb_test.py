@@ -111,7 +111,7 @@ def test_what_does_not_fit_ends_with_a_remedy(compiled, reused: list[str], tmp_p
     assert found.trouble.startswith('small does not fit: it needs ')
     assert '; try --config.' in found.trouble
     with pytest.raises(ValueError, match='small does not fit'):
-        give(found, 'smelt compile', str(tmp_path / 'facts.json'), None)
+        give(lambda: found, 'smelt compile', str(tmp_path / 'facts.json'), None)
     data = json.loads((tmp_path / 'facts.json').read_text())
     assert (data['fits'], data['needs'], data['limit']) == (False, needs, 0.9 * needs)
     assert data['memory']['temporaries'] == compiled('none').memory.temporaries
