@@ -73,29 +73,9 @@ def fit(
     devices.check(run.model, data__batch_rows=run.data.batch_rows, heldout__batch_rows=run.heldout.batch_rows)
     require_microbatches(run, devices.count)
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
-    first = processes.first()  # it alone writes; the others look, so that what is refused is refused by all
-    settings = json.dumps([to_dict(run), dataclasses.asdict(lineage), str(run_dir.path)])
-    processes.agree('start all with the same command', config=settings)
-    run_dir.claim(run, lineage, write=first)
-    with run_dir.held() if first else contextlib.nullcontext():
-        processes.meet('claimed')
-        processes.agree('it has to be on a disk that all of them share', workdir=run_dir.holder())
-        _fit(run, run_dir, lineage, schedule, manifest, seed, devices)
-
-
-def _fit(
-    run: RunConfig,
-    run_dir: RunDir,
-    lineage: Lineage,
-    schedule: optax.Schedule,
-    manifest: Manifest,
-    seed: Callable[[TrainState], TrainState | None],
-    devices: Devices,
-) -> None:
-    """`fit`, in a directory that is this run's."""
     first = processes.first()
     pinned = run.train.branch_steps if lineage.kind == 'trunk' else ()
-    with Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
+    with _claimed(run, run_dir, lineage), Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
         latest = checkpoints.latest()
         if latest is not None and latest >= lineage.stop:
             return
@@ -117,6 +97,22 @@ def _fit(
         with made as report:
             _updates(run, devices, lineage, schedule, manifest.row_tokens, state, step, batches, report, checkpoints)
         checkpoints.wait()
+
+
+@contextlib.contextmanager
+def _claimed(run: RunConfig, run_dir: RunDir, lineage: Lineage) -> Iterator[None]:
+    """The directory is this run's, and held by it, for all of its processes. Raises ValueError in each if they do not agree.
+
+    The first alone writes; the others look, so that what is refused is refused by all.
+    """
+    first = processes.first()
+    settings = json.dumps([to_dict(run), dataclasses.asdict(lineage), str(run_dir.path)])
+    processes.agree('start all with the same command', config=settings)
+    run_dir.claim(run, lineage, write=first)
+    with run_dir.held() if first else contextlib.nullcontext():
+        processes.meet('claimed')
+        processes.agree('it has to be on a disk that all of them share', workdir=run_dir.holder())
+        yield
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
