@@ -1,19 +1,22 @@
 """Devices that are not there, to compile for."""
 
 import functools
-import importlib.util
 import os
 from collections.abc import Sequence
 
 import jax
 import pytest
-from jax.experimental import topologies
+
+from smelt_jax.aot.topology import Topology
 
 
 @functools.cache
-def tpu_devices(name: str, **more: int) -> Sequence[jax.Device]:
-    """TPUs of the topology `name`, as v5e:2x4; skips the test where libtpu is not installed."""
-    if importlib.util.find_spec('libtpu') is None:
-        pytest.skip('needs libtpu (pip install -e .[tpu])')
-    os.environ |= {'ALLOW_MULTIPLE_LIBTPU_LOAD': '1', 'TPU_SKIP_MDS_QUERY': '1'}
-    return topologies.get_topology_desc(platform='tpu', topology_name=name, **more).devices
+def devices_of(name: str, slices: int = 1) -> Sequence[jax.Device]:
+    """Those of a topology of `smelt compile`, as v5e:2x4 or h100:1; skips the test where their compiler is not installed."""
+    topology = Topology.of(name, slices)
+    try:
+        topology.prepare()
+    except ValueError as missing:
+        pytest.skip(str(missing))
+    os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # nothing runs: cuDNN and the like need not be there
+    return topology.devices()

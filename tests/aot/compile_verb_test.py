@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import pytest
 from models import edit, looped
-from topologies import tpu_devices
+from topologies import devices_of
 
 from smelt_jax.aot import answers, facts, program
 from smelt_jax.aot.topology import Topology
@@ -177,9 +177,9 @@ def test_what_does_not_fit_together_is_told_before_any_work(changes, complaint: 
 def test_an_exchange_that_the_devices_do_not_have_is_told_before_the_step() -> None:
     ragged = MeshConfig(1, 1, -1, exchange='ragged')
     program.check_exchange(Devices.of(ragged, EIGHT.devices()))
-    program.check_exchange(Devices.of(ragged, tpu_devices('v5e:2x4')))
+    program.check_exchange(Devices.of(ragged, devices_of('v5e:2x4')))
     with pytest.raises(ValueError, match=r'exchange=ragged cannot be compiled .*; use --config\.mesh\.exchange=gather'):
-        program.check_exchange(Devices.of(ragged, tpu_devices('v5e:4x8')))
+        program.check_exchange(Devices.of(ragged, devices_of('v5e:4x8')))
 
 
 def test_another_failure_of_the_compiler_is_one_line(monkeypatch) -> None:

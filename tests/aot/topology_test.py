@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from topologies import tpu_devices
+from topologies import devices_of
 
 from smelt_jax.aot.topology import CHIPS, Topology
 from smelt_jax.aot.units import GIB, size
@@ -66,7 +66,7 @@ def test_more_cpus_than_jax_was_started_with_are_refused() -> None:
 
 
 def test_the_table_counts_devices_as_the_compiler_does() -> None:
-    tpu_devices('v5e:2x4')  # skips without libtpu
+    devices_of('v5e:2x4')  # skips without libtpu
     for name in ('v4:2x2x1', 'v5e:2x4', 'v5p:2x2x1', 'v6e:2x4', 'tpu7x:2x2x1'):
         topology = Topology.of(name)
         assert len(topology.devices()) == topology.count, name

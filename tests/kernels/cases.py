@@ -14,6 +14,14 @@ import pallas_kernels
 from pallas_kernels import IMPLEMENTATIONS, ExpertWeights, route
 
 T, D, F = 130, 96, 40  # no multiple of a tile, a lane or a block
+# (experts, D, F) of the 200M and 1.6B models, baseline and looped, with as many experts as one of several devices has.
+MODELS = {
+    '200m': (8, 1280, 432),
+    '200m looped': (16, 1056, 352),
+    '1.6b': (12, 2304, 768),
+    '1.6b looped': (18, 1848, 640),
+}
+COMPILED = 1024, 4  # tokens and choices of what is compiled at those widths
 REAL = tuple(name for name in IMPLEMENTATIONS if name != 'auto')
 
 

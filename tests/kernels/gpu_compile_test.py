@@ -3,24 +3,15 @@
 Needs jax's CUDA plugin, which launch/gpu_compile.sh installs; skipped without.
 """
 
-import importlib.util
-import os
-
 import jax
 import jax.numpy as jnp
 import pytest
+from topologies import devices_of
 
-from smelt_jax.aot.gpus import h100s
-from tests.kernels.cases import KERNELS, shapes, with_gradients
+from tests.kernels.cases import COMPILED, KERNELS, MODELS, shapes, with_gradients
 
-# (experts, D, F) of the 200M and 1.6B models, baseline and looped, with as many experts as one of several devices has.
-MODELS = {
-    '200m': (8, 1280, 432),
-    '200m looped': (16, 1056, 352),
-    '1.6b': (12, 2304, 768),
-    '1.6b looped': (18, 1848, 640),
-}
-T, K = 1024, 4
+T, K = COMPILED
+
 CASES = [
     *((kernel, model, jnp.bfloat16) for kernel in KERNELS for model in MODELS),
     *((kernel, '1.6b', jnp.float32) for kernel in KERNELS),
@@ -29,10 +20,7 @@ CASES = [
 
 @pytest.fixture(scope='module')
 def h100():
-    if importlib.util.find_spec('jax_plugins') is None or importlib.util.find_spec('jax_plugins.xla_cuda13') is None:
-        pytest.skip("needs jax's CUDA plugin (launch/gpu_compile.sh)")
-    os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # nothing runs: cuDNN and the like need not be there
-    return jax.sharding.Mesh(h100s(1), ('device',))
+    return jax.sharding.Mesh(devices_of('h100:1'), ('device',))
 
 
 def compiled(mesh, kernel, model, dtype, tokens=T):

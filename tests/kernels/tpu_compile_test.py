@@ -7,19 +7,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import SingleDeviceSharding
-from topologies import tpu_devices
+from topologies import devices_of
 
-from tests.kernels.cases import shapes, with_gradients
+from tests.kernels.cases import COMPILED, MODELS, shapes, with_gradients
+
+T, K = COMPILED
 
 TOPOLOGIES = {'v5e': 'v5e:2x4', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:2x4'}
-# (experts, D, F) of the 200M and 1.6B models, baseline and looped, with as many experts as one of several devices has.
-MODELS = {
-    '200m': (8, 1280, 432),
-    '200m looped': (16, 1056, 352),
-    '1.6b': (12, 2304, 768),
-    '1.6b looped': (18, 1848, 640),
-}
-T, K = 1024, 4
 # Every width and every hardware is seen by the FFN, and every kernel by each hardware.
 CASES = [
     ('expert_ffn', 'v5e', '200m looped'),
@@ -33,7 +27,7 @@ CASES = [
 
 
 def lowered(kernel, hardware, model, dtype=jnp.bfloat16):
-    sharding = SingleDeviceSharding(tpu_devices(TOPOLOGIES[hardware])[0])
+    sharding = SingleDeviceSharding(devices_of(TOPOLOGIES[hardware])[0])
     experts, width, ffn_width = MODELS[model]
     arguments = shapes(kernel, T, K, experts, width, ffn_width, dtype)
     arguments = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), arguments)

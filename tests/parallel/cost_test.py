@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from models import QUICK, TINY, edit
-from topologies import tpu_devices
+from topologies import devices_of
 
 from smelt_jax.batch import Batch
 from smelt_jax.parallel.collectives import collective_bytes
@@ -77,7 +77,7 @@ def test_a_ragged_step_for_tpus(remat, width, sizes):
     model = edit(MODEL, dtype='bfloat16', remat=remat, width=width)
     # Else pieces of one collective stand in several places, beside other work, and cannot be told apart in the text.
     whole = {'xla_tpu_enable_async_collective_fusion': 'false'}
-    sent, _ = compiled(model, MeshConfig(*sizes, exchange='ragged'), tpu_devices('v5e:2x4'), whole)
+    sent, _ = compiled(model, MeshConfig(*sizes, exchange='ragged'), devices_of('v5e:2x4'), whole)
     assert any(kind == 'ragged-all-to-all' for kind, _ in sent)
     assert_as_the_formula_says(model, sizes, sent, 'ragged', lanes=256)
 
@@ -89,9 +89,7 @@ def test_temporary_memory_does_not_grow_with_the_number_of_experts():
         edit(MODEL, dtype='bfloat16', remat='layer', experts__count=64),
     )
     temporary = [
-        compiled(model, MeshConfig(1, 1, 8, exchange='ragged'), tpu_devices('v5e:2x4'), length=512)[
-            1
-        ].temp_size_in_bytes
+        compiled(model, MeshConfig(1, 1, 8, exchange='ragged'), devices_of('v5e:2x4'), length=512)[1].temp_size_in_bytes
         for model in (few, many)
     ]
     assert temporary[1] < 1.5 * temporary[0]

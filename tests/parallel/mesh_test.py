@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from models import TINY, edit
-from topologies import tpu_devices
+from topologies import devices_of
 
 import pallas_kernels
 from smelt_jax.model import attend
@@ -101,7 +101,7 @@ def test_every_process_reads_the_rows_of_its_devices():
 
 def test_slices_are_cut_by_replica_alone():
     """Parameters, and tokens on their way to experts, stay within a slice: the network between slices is the slower one."""
-    found = make_mesh(MeshConfig(replica=4, fsdp=2, expert=-1, slices=2), tpu_devices('v5e:2x4', num_slices=2))
+    found = make_mesh(MeshConfig(replica=4, fsdp=2, expert=-1, slices=2), devices_of('v5e:2x4', slices=2))
     assert dict(found.shape) == {'replica': 4, 'fsdp': 2, 'expert': 2}
     slices = np.vectorize(lambda device: device.slice_index)(found.devices)
     for replica, expected in enumerate([0, 0, 1, 1]):
