@@ -4,6 +4,7 @@ config.json      the resolved config
 lineage.json     where the run comes from: see `Lineage`
 checkpoints/     Orbax, one folder a step
 metrics.jsonl    one line every `train.log_every` updates
+incidents.jsonl  what went otherwise than planned: see `train/watch.py`
 tensorboard/     the same, as events
 records.jsonl    one line an evaluation
 holder           of a run that is trained, which process writes it
@@ -25,7 +26,16 @@ from etils import epath
 from smelt_jax.config import RunConfig, diff, from_dict, to_dict
 
 # These say how a machine does the work or where it finds it, and change no number of the run.
-FREE_KEYS = ('data.pack', 'data.prefetch', 'pack.workers', 'train.peak_flops', 'mesh')
+FREE_KEYS = (
+    'data.pack',
+    'data.prefetch',
+    'pack.workers',
+    'train.save_minutes',
+    'train.spike',
+    'train.stall_minutes',
+    'train.peak_flops',
+    'mesh',
+)
 
 
 # What tells the records of a run apart.
@@ -63,6 +73,7 @@ class RunDir:
         self.lineage_file = self.path / 'lineage.json'
         self.checkpoints = self.path / 'checkpoints'
         self.metrics_file = self.path / 'metrics.jsonl'
+        self.incidents_file = self.path / 'incidents.jsonl'
         self.records_file = self.path / 'records.jsonl'
         self.tensorboard = self.path / 'tensorboard'
 
@@ -138,6 +149,18 @@ class RunDir:
             raise FileNotFoundError(f'{self.path} is no run directory: it has no config.json')
         return from_dict(RunConfig, _read_json(self.config_file))
 
+    def identity(self) -> str:
+        """What its checkpoints are marked with, of whose arrays it decides; '' without config and lineage.
+
+        Of the config as it stands, without the rooms that decide how long, how often and what else: a later version of this
+        program, which has more keys, knows its run again.
+        """
+        if not (self.config_file.exists() and self.lineage_file.exists()):
+            return ''
+        config, lineage = _bound(_read_json(self.config_file)), _read_json(self.lineage_file)
+        rooms = {room: config[room] for room in ('data', 'loss', 'model', 'optim', 'seed') if room in config}
+        return _hash([rooms, {key: lineage.get(key) for key in ('kind', 'pack', 'tokenizer', 'start')}])
+
     def lineage(self) -> Lineage:
         """Where the run comes from."""
         return from_dict(Lineage, _read_json(self.lineage_file))
@@ -152,6 +175,10 @@ class RunDir:
         kept = [line for line in lines if line['step'] <= step]
         if len(kept) < len(lines) or self.metrics_file.exists():
             write_atomically(self.metrics_file, ''.join(json.dumps(line) + '\n' for line in kept))
+
+    def incidents(self) -> list[dict[str, Any]]:
+        """The lines of incidents.jsonl, of all the times that the run was started."""
+        return read_lines(self.incidents_file, ('step', 'kind'))
 
     def records(self) -> list[dict[str, Any]]:
         """The evaluations of this run."""
@@ -173,8 +200,11 @@ class RunDir:
 
 def config_fingerprint(run: RunConfig) -> str:
     """A short hash of all that binds a run's numbers."""
-    text = json.dumps(_bound(to_dict(run)), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _hash(_bound(to_dict(run)))
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_lines(file: epath.Path, needed: Sequence[str]) -> list[dict[str, Any]]:

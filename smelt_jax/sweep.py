@@ -30,7 +30,13 @@ from smelt_jax.train.branch import branch
 from smelt_jax.train.loop import train
 
 
-def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Console, note: str = '') -> None:
+def sweep(
+    runs: dict[str, RunConfig],
+    workdir: str,
+    console: rich.console.Console,
+    note: str = '',
+    strict_restore: bool = False,
+) -> None:
     """Runs every arm and compares the first with each other one.
 
     Args:
@@ -38,6 +44,7 @@ def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Consol
       workdir: of the sweep.
       console: where progress and tables go.
       note: printed and written below the tables: what this experiment can and cannot show.
+      strict_restore: see `train.loop.train`.
 
     Raises:
       ValueError: the arms would not read the same rows, or would not be scored on the same text; or as the parts raise it.
@@ -47,7 +54,7 @@ def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Consol
     first = next(iter(runs.values()))
     console.rule('packing')
     pack(first.pack, first.data.pack, console)
-    arms = [_run_arm(name, run, root, console) for name, run in runs.items()]
+    arms = [_run_arm(name, run, root, console, strict_restore) for name, run in runs.items()]
     console.rule('the same text by simpler means')
     steps = max(run_dir.lineage().stop for arm in arms for run_dir in (arm.trunk, *arm.branches))
     references = pack_references(first.data.pack, first.data, steps, first.heldout.max_rows)
@@ -106,13 +113,14 @@ def _shared(run: RunConfig) -> dict:
     return {'pack': config['pack'], 'data': config['data'], 'train': train, 'heldout': config['heldout']}
 
 
-def _run_arm(name: str, run: RunConfig, root: epath.Path, console: rich.console.Console) -> Arm:
+def _run_arm(name: str, run: RunConfig, root: epath.Path, console: rich.console.Console, strict_restore: bool) -> Arm:
     console.rule(name)
-    trunk = train(run, str(root / name / 'trunk'))
+    trunk = train(run, str(root / name / 'trunk'), strict_restore)
     branches = []
     for step in run.train.branch_steps:
         _evaluate_once(trunk, step)
-        leaf = branch(str(trunk.path), step, str(root / name / f'branch-{step}'), run.train.branch_tokens)
+        folder, tokens = str(root / name / f'branch-{step}'), run.train.branch_tokens
+        leaf = branch(str(trunk.path), step, folder, tokens, strict_restore=strict_restore)
         _evaluate_once(leaf, leaf.lineage().stop)
         branches.append(leaf)
     return Arm(name, trunk, branches)

@@ -16,11 +16,24 @@ PACKAGES = ('smelt_jax', 'pallas_kernels', 'experiments')
 
 # Room → what it may import of ours: a room, or one module of it. Itself always. `X.config` are the settings of room X.
 SETTINGS = {'data.config', 'model.config', 'train.config', 'evaluate.config', 'parallel.config'}
-MODEL_SIDE = {'batch', 'config', 'runs', 'version', 'host', 'screen', 'data', 'model', 'budget', 'parallel'} | SETTINGS
+MODEL_SIDE = {
+    'batch',
+    'config',
+    'runs',
+    'version',
+    'host',
+    'stop',
+    'screen',
+    'data',
+    'model',
+    'budget',
+    'parallel',
+} | SETTINGS
 ALLOWED: dict[str, set[str]] = {
     'version': set(),
     'batch': set(),
     'host': set(),
+    'stop': set(),
     'screen': set(),
     'pallas_kernels': set(),
     'data': {'batch', 'version'},
@@ -49,6 +62,7 @@ STATES_NO_JAX = (
     'version',
     'batch',
     'host',
+    'stop',
     'screen',
     'data',
     'budget',

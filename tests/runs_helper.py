@@ -54,7 +54,8 @@ RUN = RunConfig(
 KILLED = """
 import json, os, signal, sys, time
 from smelt_jax.train.checkpoints import Checkpoints
-from smelt_jax.train.loop import _Watch
+from smelt_jax.train import loop
+from smelt_jax.train.watch import Watch
 from smelt_jax.train.report import Report
 
 def after(kind, name, then):
@@ -76,13 +77,20 @@ def fail(step, *_):
     if step == int(os.environ.get('FAIL_AT', -1)):
         raise ValueError('told to fail')
 
-def note(step, row_ids, metrics):
-    with open(os.environ['ROWS'], 'a') as file:
-        file.write(json.dumps([step, row_ids.tolist()]) + chr(10))
+def noted(*args):
+    for step, row_ids, batch in train_batches(*args):
+        taken[step + 1] = row_ids.tolist()
+        yield step, row_ids, batch
 
-after(_Watch, 'follow', note)
+def note(step, metrics):
+    with open(os.environ['ROWS'], 'a') as file:
+        file.write(json.dumps([step, taken[step]]) + chr(10))
+
+taken = {}
+train_batches, loop.train_batches = loop.train_batches, noted
+after(Watch, 'follow', note)
 after(Report, 'log', die_at('KILL_AT'))
-after(_Watch, 'follow', fail)
+after(Watch, 'follow', fail)
 after(Checkpoints, 'save', die_at('KILL_IN_SAVE'))
 
 from smelt_jax.cli.main import main

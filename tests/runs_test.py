@@ -20,6 +20,9 @@ CHANGES = {  # of every free key
     'data__pack': '/elsewhere',
     'data__prefetch': 9,
     'pack__workers': 3,
+    'train__save_minutes': 5.0,
+    'train__spike': 0.0,
+    'train__stall_minutes': 1.0,
     'train__peak_flops': 7.0,
     'mesh': MeshConfig(expert=2),
 }

@@ -16,7 +16,7 @@ from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.parallel.mesh import mesh_sizes
-from smelt_jax.train.loop import check, require_microbatches
+from smelt_jax.train.checks import check, require_microbatches
 
 POLICIES = ('none', 'dots', 'layer')  # of model.remat: what is computed again, from nothing to a whole layer
 

@@ -60,6 +60,13 @@ def given_mesh() -> MeshConfig | None:
     return mesh
 
 
+def define_strict_restore() -> None:
+    """Defines --strict_restore, for verbs that go on from a checkpoint."""
+    flags.DEFINE_bool(
+        'strict_restore', False, 'Refuse a damaged checkpoint, instead of setting it aside and taking the one before.'
+    )
+
+
 def define_processes() -> None:
     """Defines --coordinator and what goes with it: how a run of many processes finds together."""
     flags.DEFINE_string(

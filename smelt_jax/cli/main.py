@@ -12,6 +12,7 @@ from types import ModuleType
 
 from absl import flags, logging
 
+from smelt_jax import stop
 from smelt_jax.cli import pages
 from smelt_jax.host import keep_freed_memory
 from smelt_jax.version import __version__
@@ -21,8 +22,9 @@ OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax',
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `smelt ARGV`. Returns the exit code: 0, 1 if the verb failed for a reason it names, 2 for a wrong command
-    line. Exceptions other than ValueError and OSError are faults of the program, and shown with the way there."""
+    """Runs `smelt ARGV`. Returns the exit code: 0, 1 if the verb failed for a reason it names, 2 for a wrong command line, 130
+    and 143 if it was stopped by SIGINT and SIGTERM. Exceptions other than ValueError and OSError are faults of the program,
+    and shown with the way there."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in HELP:
         print(pages.front(), end='')
@@ -61,7 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(f'smelt {verb}', re.sub(r'^flag --(\S+)=None: .*', r'--\1 is required', str(error)), 2)
     keep_freed_memory()  # before a verb imports jax
-    code = _run(verb, module, chosen, debug)
+    try:
+        with stop.listening():
+            code = _run(verb, module, chosen, debug)
+    except stop.Stopped as stopped:
+        print(f'\nsmelt {verb}: {stopped}', file=sys.stderr)
+        code = stopped.code
     processes = _processes()
     return processes.end(code) if processes else code
 
@@ -91,8 +98,6 @@ def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
             if processes := _processes():
                 processes.look_around()
             raise
-    except KeyboardInterrupt:
-        return _fail(f'smelt {verb}', 'interrupted', 130)
     except BrokenPipeError:  # the reader of our output has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -13,11 +13,18 @@ import sys
 
 from absl import flags
 
-from smelt_jax.cli.flags import define_workdir, find_experiment, load_experiment, load_module, override
+from smelt_jax.cli.flags import (
+    define_strict_restore,
+    define_workdir,
+    find_experiment,
+    load_experiment,
+    load_module,
+    override,
+)
 
 
 def define_flags() -> None:
-    """--experiment, --arms, --set, --lines, --coordinator and --workdir."""
+    """--experiment, --arms, --set, --lines, --coordinator, --strict_restore and --workdir."""
     flags.DEFINE_string('experiment', None, 'The experiment, FILE.py. Required.')
     flags.DEFINE_list('arms', None, 'Arguments of the experiment, the first the reference; its ARGS if not given.')
     flags.DEFINE_multi_string('set', [], 'KEY=VALUE, set in the config of every arm; may be repeated.')
@@ -25,6 +32,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         'coordinator', None, ['auto'], 'With --lines: given to every command, for arms of many processes.'
     )
+    define_strict_restore()
     define_workdir('Where packed rows, runs and results go.')
     flags.mark_flag_as_required('experiment')
 
@@ -57,4 +65,4 @@ def run() -> None:
         return
     paragraphs = inspect.cleandoc(getattr(module, 'NOTE', '')).split('\n\n')
     note = '\n\n'.join(' '.join(paragraph.split()) for paragraph in paragraphs)
-    sweep.sweep(runs, given.workdir, Console(markup=False, highlight=False), note)
+    sweep.sweep(runs, given.workdir, Console(markup=False, highlight=False), note, given.strict_restore)

@@ -14,14 +14,22 @@ The learning rate warms up and then stays (the W and S of WSD); the decay is the
 
 from absl import flags
 
-from smelt_jax.cli.flags import define_config, define_processes, define_workdir, join_processes, run_config
+from smelt_jax.cli.flags import (
+    define_config,
+    define_processes,
+    define_strict_restore,
+    define_workdir,
+    join_processes,
+    run_config,
+)
 
 
 def define_flags() -> None:
-    """--config, --workdir, and how many processes find together."""
+    """--config, --workdir, --strict_restore, and how many processes find together."""
     define_config()
     define_processes()
     define_workdir('The run directory.')
+    define_strict_restore()
 
 
 def run() -> None:
@@ -30,6 +38,6 @@ def run() -> None:
     from smelt_jax.train.loop import train
 
     join_processes()
-    train(run_config(), flags.FLAGS.workdir)
+    train(run_config(), flags.FLAGS.workdir, flags.FLAGS.strict_restore)
     if processes.first():
         print(f'{flags.FLAGS.workdir}: trained')

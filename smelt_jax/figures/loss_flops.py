@@ -113,7 +113,9 @@ def read_curves(name: str, runs: Sequence[RunDir]) -> Curves:
 
 
 def smooth(lines: Sequence[Mapping[str, float]], flops_per_token: float) -> list[Point]:
-    """The mean training loss of the lines whose tokens are within `WINDOW` of each line's, as a share of them."""
+    """The mean training loss of the lines whose tokens are within `WINDOW` of each line's, as a share of them. Updates that
+    were skipped, since their loss was no number, count for nothing."""
+    lines = [line for line in lines if line['loss'] is not None]
     tokens = np.array([line['tokens_seen'] for line in lines], float)
     sums = np.cumsum([0.0, *(line['loss'] for line in lines)])
     first = np.searchsorted(tokens, tokens * (1 - WINDOW), side='left')

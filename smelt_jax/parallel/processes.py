@@ -92,6 +92,13 @@ def look_around() -> None:
         time.sleep(NEWS_SECONDS)
 
 
+def part() -> None:
+    """All end now, at the same point, each by itself: whatever its exit code, none is missed by the others."""
+    global _joined
+    meet('all end here')
+    _joined = False
+
+
 def end(code: int) -> int:
     """The exit code, of a program that ends now. One of many that has failed does not come back: it would wait for others
     that wait for it. It dies at once instead, so that they know."""

@@ -7,12 +7,15 @@ from smelt_jax.data.manifest import open_pack
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import Lineage, RunDir, config_fingerprint
 from smelt_jax.train.checkpoints import Checkpoints
-from smelt_jax.train.loop import branch_updates, fit, named_pack
+from smelt_jax.train.checks import branch_updates, named_pack
+from smelt_jax.train.loop import fit
 from smelt_jax.train.schedule import branch_schedule, trunk_schedule
 from smelt_jax.train.state import TrainState
 
 
-def branch(trunk: str, step: int, workdir: str, tokens: int, mesh: MeshConfig | None = None) -> RunDir:
+def branch(
+    trunk: str, step: int, workdir: str, tokens: int, mesh: MeshConfig | None = None, strict_restore: bool = False
+) -> RunDir:
     """Anneals the trunk's checkpoint of `step` in `workdir`, from the branch's own last checkpoint if it has one.
 
     The branch's first update has the trunk's learning rate at that step, its first row is the trunk's next one, and the
@@ -24,6 +27,7 @@ def branch(trunk: str, step: int, workdir: str, tokens: int, mesh: MeshConfig | 
       workdir: the branch's own directory.
       tokens: length; rounded up to whole updates.
       mesh: of the devices; None for the trunk's.
+      strict_restore: see `loop.train`.
 
     Raises:
       ValueError: no such checkpoint, a trunk that is a branch itself, too few rows left, or a workdir that is another run's;
@@ -67,5 +71,5 @@ def branch(trunk: str, step: int, workdir: str, tokens: int, mesh: MeshConfig | 
     with Checkpoints(trunk_dir, read_only=True) as checkpoints:
         if step not in checkpoints.steps():
             raise ValueError(f'{trunk} has no checkpoint of step {step}; it has {checkpoints.steps() or "none"}')
-    fit(run, run_dir, lineage, schedule, manifest, seed)
+    fit(run, run_dir, lineage, schedule, manifest, seed, strict_restore)
     return run_dir

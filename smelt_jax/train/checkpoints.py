@@ -1,6 +1,7 @@
 """Orbax checkpoints of a run: asynchronous, atomic, the last few kept and the branch seeds for ever.
 
-A step has two items: `params`, which analysis reads alone, and `optimizer` (moments, counts, step).
+A step has three items: `params`, which analysis reads alone; `optimizer` (moments, counts, step); and `digest`: whose step it
+is, and a digest of every array, by which it is known to come back as it was.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import orbax.checkpoint as ocp
@@ -17,9 +18,33 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from smelt_jax.parallel import processes
 from smelt_jax.runs import RunDir
+from smelt_jax.train.digest import look_over
+from smelt_jax.train.leaves import check_leaves, placed
 from smelt_jax.train.state import TrainState
 
-_ITEMS = ('params', 'optimizer')
+# What is written last of each item.
+_LAST_FILES = {
+    'params': ('_METADATA', 'manifest.ocdbt'),
+    'optimizer': ('_METADATA', 'manifest.ocdbt'),
+    'digest': ('digest.json',),
+}
+# tensorstore's words for a disk or a network that does not answer: nothing is known to be wrong with the file.
+_NO_ANSWER = (
+    'UNAVAILABLE',
+    'DEADLINE_EXCEEDED',
+    'PERMISSION_DENIED',
+    'UNAUTHENTICATED',
+    'RESOURCE_EXHAUSTED',
+    'CANCELLED',
+)
+
+
+class DamagedError(ValueError):
+    """A checkpoint does not come back as it was saved. `what` is the first half of the message, without the remedy."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f'{what}. {remedy[:1].upper()}{remedy[1:]}')
+        self.what = what
 
 
 class Checkpoints:
@@ -29,23 +54,34 @@ class Checkpoints:
     writer sets such leftovers aside, and says so; it deletes only what it saved.
     """
 
-    def __init__(self, run_dir: RunDir, keep: int = 1, pinned: Sequence[int] = (), read_only: bool = False) -> None:
+    def __init__(
+        self,
+        run_dir: RunDir,
+        keep: int = 1,
+        pinned: Sequence[int] = (),
+        read_only: bool = False,
+        strict: bool = False,
+    ) -> None:
         """
         Args:
           run_dir: of the run.
           keep: the newest that are kept.
           pinned: steps that are kept for ever.
           read_only: never write or delete. Raises FileNotFoundError if there is nothing to read.
+          strict: what is incomplete or damaged is an error; otherwise it is set aside.
         """
         if read_only and not run_dir.checkpoints.exists():
             raise FileNotFoundError(f'{run_dir.path} has no checkpoints')
         self.path = run_dir.checkpoints
+        self.set_aside: list[tuple[int, str]] = []  # steps that were, and why
+        self._strict, self._owner = strict, run_dir.identity()
         self._local = '://' not in str(self.path)
         if not read_only:
             if processes.first():
-                self._set_aside()
+                self._set_incomplete_aside()
             processes.meet('what is incomplete is set aside')
         kept = [policies.LatestN(keep), policies.CustomSteps(list(pinned))]
+        arrays = {name: ocp.StandardCheckpointHandler() for name in ('params', 'optimizer')}
         self._manager = ocp.CheckpointManager(
             self.path.resolve() if self._local else self.path,
             options=ocp.CheckpointManagerOptions(
@@ -54,7 +90,7 @@ class Checkpoints:
                 read_only=read_only,
                 enable_async_checkpointing=not read_only,
             ),
-            item_handlers={name: ocp.StandardCheckpointHandler() for name in _ITEMS},
+            item_handlers=arrays | {'digest': ocp.JsonCheckpointHandler('digest.json')},
         )
 
     def __enter__(self) -> 'Checkpoints':
@@ -76,8 +112,11 @@ class Checkpoints:
         """The newest complete checkpoint."""
         return max(self.steps(), default=None)
 
-    def save(self, step: int, state: TrainState) -> None:
-        """Starts saving. The failure of an earlier save is raised here, or by `wait`. A step is saved once.
+    def save(self, step: int, state: TrainState, digests: dict[str, str] | None = None) -> None:
+        """Starts saving. The failure of an earlier save is raised here, or by `check` or `wait`. A step is saved once.
+
+        Args:
+          digests: of `look_over(state)`, if that has been called already.
 
         Raises:
           OSError: it cannot be written, or an earlier one could not; what had been saved before is untouched.
@@ -86,16 +125,44 @@ class Checkpoints:
         if step in self._manager.all_steps():
             return
         self._require_space(step, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        params, optimizer = state.params, {'step': state.step, 'opt_state': state.opt_state}
-        save = ocp.args.StandardSave
+        digest = {'step': step, 'run': self._owner, 'arrays': digests or look_over(state)[0]}
+        items = {name: ocp.args.StandardSave(item) for name, item in _items(state).items()}
         with self._writing():
-            self._manager.save(step, args=ocp.args.Composite(params=save(params), optimizer=save(optimizer)))
+            self._manager.save(step, args=ocp.args.Composite(**items, digest=ocp.args.JsonSave(digest)))
+
+    def check(self) -> None:
+        """Raises OSError if a save that was under way has failed. Waits for nothing."""
+        if not self._manager.is_saving_in_progress():
+            self.wait()
 
     def wait(self) -> None:
         """Returns when everything that was started is on disk. Raises OSError if it could not be written."""
         with self._writing():
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
+
+    def restore_latest(self, like: TrainState) -> tuple[int, TrainState] | None:
+        """The newest complete checkpoint that comes back as it was saved, and its step; None if nothing was ever saved.
+
+        A damaged one is set aside, with a line that names it, and the one before is taken. `like` and errors as in `restore`.
+
+        Raises:
+          DamagedError: there is none that comes back, or the newest is damaged and the rule is strict.
+        """
+        while (step := self.latest()) is not None:
+            try:
+                return step, self.restore(step, like)
+            except DamagedError as error:
+                others = [other for other in self.steps() if other != step]
+                if self._strict or not others:
+                    raise
+                aside = self._put_aside(str(step), 'damaged')
+                line = f'{error.what}; it is called {aside} now'
+                if jax.process_count() > 1:  # one alone may have met the damage, while the others wait for it
+                    raise DamagedError(line, f'run all again, to go on from step {others[-1]}') from error
+                self._say(step, f'{line}, and the run goes on from step {others[-1]}')
+                self._manager.reload()
+        return None
 
     def restore(self, step: int, like: TrainState) -> TrainState:
         """The whole state of a step.
@@ -105,17 +172,20 @@ class Checkpoints:
             the first device, wherever it was saved from.
 
         Raises:
-          ValueError: there is no such checkpoint, or its arrays are not the model's.
+          ValueError: there is no such checkpoint, it is another run's, or its arrays are not the model's.
+          DamagedError: it does not come back as it was saved.
+          OSError: the disk or the network does not answer.
         """
-        optimizer = {'step': like.step, 'opt_state': like.opt_state}
-        items = self._restore(step, {'params': like.params, 'optimizer': optimizer})
-        if (found := int(items['optimizer']['step'])) != step:
-            raise ValueError(f'{self.path / str(step)} holds step {found}; give it its own name back')
-        return TrainState(items['optimizer']['step'], items['params'], items['optimizer']['opt_state'])
+        items = self._restore(step, _items(like))
+        state = TrainState(items['optimizer']['step'], items['params'], items['optimizer']['opt_state'])
+        self._verify(step, items['digest'], state)
+        return state
 
     def restore_params(self, step: int, like: dict) -> dict:
         """The parameters alone; nothing of the optimizer is read. `like` and errors as in `restore`."""
-        return self._restore(step, {'params': like})['params']
+        items = self._restore(step, {'params': like})
+        self._verify(step, items['digest'], {'params': items['params']})
+        return items['params']
 
     def _restore(self, step: int, items: dict[str, Any]) -> Any:
         if step not in self.steps():
@@ -126,26 +196,51 @@ class Checkpoints:
             where = f'checkpoint {self.path / str(step) / name}'
             if not (self.path / str(step) / name).exists():
                 raise ValueError(f'{where} is not there: the step can be read, but not gone on from')
-            _check_leaves(metadata[name], like, where)
-        args = {name: ocp.args.StandardRestore(jax.tree.map(_placed, like)) for name, like in items.items()}
+            check_leaves(metadata[name], like, where)
+        args: dict[str, Any] = {name: ocp.args.StandardRestore(placed(like)) for name, like in items.items()}
         with self._reading(step):
-            return self._manager.restore(step, args=ocp.args.Composite(**args))
+            found = self._manager.restore(step, args=ocp.args.Composite(**args, digest=ocp.args.JsonRestore()))
+            saved_as, owner = int(found['digest']['step']), found['digest']['run']
+        if saved_as != step:
+            raise ValueError(f'{self.path / str(step)} holds step {saved_as}; give it its own name back')
+        if owner != self._owner:
+            raise ValueError(
+                f'checkpoint {self.path / str(step)} is of another run ({owner}, not {self._owner}); move it away'
+            )
+        return found
+
+    def _verify(self, step: int, digest: Any, tree: Any) -> None:
+        for name, found in look_over(tree)[0].items():
+            saved = digest['arrays'].get(name)
+            if found != saved:
+                self._damaged(step, f'{name} is not what was saved: its digest is {found}, not {saved}')
 
     def _whole(self, step: int) -> bool:
-        """Whether every item that is there has what Orbax writes last. An optimizer that is gone was left out on purpose."""
+        """Whether every item that is there has what is written last. An optimizer that is gone was left out on purpose."""
         folder = self.path / str(step)
-        there = ['params', *(name for name in _ITEMS[1:] if (folder / name).exists())]
-        return all((folder / name / file).exists() for name in there for file in ('_METADATA', 'manifest.ocdbt'))
+        there = [name for name in _LAST_FILES if name != 'optimizer' or (folder / name).exists()]
+        return all((folder / name / file).exists() for name in there for file in _LAST_FILES[name])
 
-    def _set_aside(self) -> None:
-        """Incomplete steps get another name: Orbax would count them among the newest, and delete good ones instead."""
-        names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
-        for name in names:
+    def _set_incomplete_aside(self) -> None:
+        """Orbax would count them among the newest, and delete good ones instead."""
+        for name in [path.name for path in self.path.iterdir()] if self.path.exists() else []:
             if name.isdecimal() and not self._whole(int(name)):
-                free = (f'{name}.incomplete-{count}' for count in itertools.count(1))
-                aside = next(new for new in free if new not in names)
-                (self.path / name).rename(self.path / aside)
-                print(f'{self.path}: checkpoint {name} is incomplete; it is called {aside} now', file=sys.stderr)
+                what = f'{self.path}: checkpoint {name} is incomplete'
+                if self._strict:
+                    raise DamagedError(what, 'move it away and run again')
+                self._say(int(name), f'{what}; it is called {self._put_aside(name, "incomplete")} now')
+
+    def _say(self, step: int, line: str) -> None:
+        self.set_aside.append((step, line))
+        print(line, file=sys.stderr)
+
+    def _put_aside(self, name: str, why: str) -> str:
+        """Renames the folder of a step, which is never deleted; returns its new name."""
+        free = (f'{name}.{why}-{count}' for count in itertools.count(1))
+        aside = next(new for new in free if not (self.path / new).exists())
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            (self.path / name).rename(self.path / aside)
+        return aside
 
     def _require_space(self, step: int, size: int) -> None:
         """Better now, in one line, than in the middle of writing."""
@@ -163,16 +258,20 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _reading(self, step: int) -> Iterator[None]:
-        """Damage shows as errors of many kinds, and Orbax's threads may drown the first one: it becomes one ValueError."""
+        """Damage shows as errors of many kinds, and Orbax's threads may drown the first one: it becomes one DamagedError."""
         try:
             yield
         except Exception as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0][:300]
-            others = [other for other in self.steps() if other != step]
-            raise ValueError(
-                f'checkpoint {self.path / str(step)} is damaged: {reason}. Move it away and run again; '
-                f'the others are {others or "none"}'
-            ) from error
+            reason = _first_line(error)[:300]
+            no_answer = isinstance(error, OSError) and error.errno not in (None, errno.ENOENT)
+            if no_answer or any(word in reason for word in _NO_ANSWER):
+                raise OSError(f'{self.path / str(step)} could not be read: {reason}') from error
+            self._damaged(step, reason, error)
+
+    def _damaged(self, step: int, reason: str, error: Exception | None = None) -> NoReturn:
+        others = [other for other in self.steps() if other != step]
+        what = f'checkpoint {self.path / str(step)} is damaged: {reason}'
+        raise DamagedError(what, f'move it away and run again; the others are {others or "none"}') from error
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -180,25 +279,12 @@ class Checkpoints:
         try:
             yield
         except Exception as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise OSError(f'{self.path}: a checkpoint could not be written: {reason}') from error
+            raise OSError(f'{self.path}: a checkpoint could not be written: {_first_line(error)}') from error
 
 
-def _check_leaves(found: Any, wanted: Any, where: str) -> None:
-    """Raises ValueError for the first leaf that is missing, superfluous or of another shape. Orbax would pad or cut."""
-    found_shapes, wanted_shapes = _shapes(found), _shapes(wanted)
-    for name in sorted(found_shapes | wanted_shapes):
-        have, want = found_shapes.get(name, 'nothing'), wanted_shapes.get(name, 'nothing')
-        if have != want:
-            raise ValueError(f'{where} is of another model: at {name} it has {have}, the config says {want}')
+def _items(state: TrainState) -> dict[str, Any]:
+    return {'params': state.params, 'optimizer': {'step': state.step, 'opt_state': state.opt_state}}
 
 
-def _placed(leaf: Any) -> jax.ShapeDtypeStruct:
-    sharding = leaf.sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-
-def _shapes(tree: Any) -> dict[str, Any]:
-    """Shape by path, in one spelling: Orbax reads named tuples back as dicts."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator='/'): tuple(leaf.shape) for path, leaf in leaves}
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -36,6 +36,7 @@ class OptimConfig:
       clip_norm: bound of the global gradient norm; 0 for none.
       moment_dtype: of the first moment; the second is float32 always, since small changes vanish in bfloat16.
       accumulate: microbatches of an update.
+      skip_nonfinite: updates that may be skipped in a row when loss or gradient is not finite; at 0 the first ends the run.
     """
 
     peak_lr: float = 1e-3
@@ -47,10 +48,11 @@ class OptimConfig:
     clip_norm: float = 1.0
     moment_dtype: str = 'float32'
     accumulate: int = 1
+    skip_nonfinite: int = 0
 
     def check(self) -> None:
         """Raises ValueError on a value that makes no sense."""
-        for name in ('peak_lr', 'warmup_steps', 'weight_decay', 'clip_norm'):
+        for name in ('peak_lr', 'warmup_steps', 'weight_decay', 'clip_norm', 'skip_nonfinite'):
             require(getattr(self, name) >= 0, f'optim.{name}', getattr(self, name), 'at least 0')
         require(self.eps > 0, 'optim.eps', self.eps, 'more than 0')
         for name in ('b1', 'b2'):
@@ -68,27 +70,33 @@ class TrainConfig:
       steps: updates of the trunk.
       log_every: updates between two lines of metrics.jsonl.
       save_every: updates between two checkpoints.
+      save_minutes: after these a checkpoint is made in between; 0 is never.
       keep: checkpoints kept, beside those of `branch_steps`.
       branch_steps: steps whose checkpoints are kept for ever: annealing branches start there.
       branch_tokens: tokens of one annealing branch.
       final_lr_fraction: of the trunk's rate, where the cosine of a branch ends.
+      spike: a loss this many standard deviations above the median of those before is reported; 0 reports none. Ours.
+      stall_minutes: without an update the run ends, and says where it stands; 0 is never.
       peak_flops: of the machine, FLOP/s, for MFU; 0 measures a matrix product at start.
     """
 
     steps: int = 1000
     log_every: int = 10
     save_every: int = 100
+    save_minutes: float = 0.0
     keep: int = 2
     branch_steps: tuple[int, ...] = ()
     branch_tokens: int = 0
     final_lr_fraction: float = 0.0
+    spike: float = 8.0
+    stall_minutes: float = 30.0
     peak_flops: float = 0.0
 
     def check(self) -> None:
         """Raises ValueError on a value that makes no sense."""
         for name in ('steps', 'log_every', 'save_every', 'keep'):
             require(getattr(self, name) >= 1, f'train.{name}', getattr(self, name), 'at least 1')
-        for name in ('branch_tokens', 'peak_flops'):
+        for name in ('branch_tokens', 'peak_flops', 'save_minutes', 'spike', 'stall_minutes'):
             require(getattr(self, name) >= 0, f'train.{name}', getattr(self, name), 'at least 0')
         fraction = self.final_lr_fraction
         require(0 <= fraction <= 1, 'train.final_lr_fraction', fraction, 'between 0 and 1')

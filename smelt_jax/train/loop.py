@@ -4,53 +4,58 @@ import contextlib
 import dataclasses
 import functools
 import json
-import math
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from smelt_jax import stop
 from smelt_jax.batch import Batch
 from smelt_jax.budget.accounting import budget_of
 from smelt_jax.config import RunConfig, to_dict
 from smelt_jax.data.manifest import Manifest, open_pack
-from smelt_jax.data.rows import require_steps, train_batches
+from smelt_jax.data.rows import RowOrder, require_steps, train_batches
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.parallel import processes
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import Lineage, RunDir
 from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.checks import check, named_pack, require_microbatches, require_rows_for_branches
 from smelt_jax.train.config import OptimConfig
+from smelt_jax.train.digest import look_over
 from smelt_jax.train.optimizer import optimizer
 from smelt_jax.train.peak import peak_flops
 from smelt_jax.train.report import Report, Silence
 from smelt_jax.train.schedule import trunk_schedule
+from smelt_jax.train.stall import Stall
 from smelt_jax.train.state import TrainState, init_state
-from smelt_jax.train.step import Metrics, make_step
+from smelt_jax.train.step import make_step
+from smelt_jax.train.watch import Watch, skipped_before
+from smelt_jax.train.wishes import Wishes
 
 
-class NonFiniteError(ValueError):
-    """The loss or the gradient is not a number any more. The last checkpoint is from before."""
-
-
-def train(run: RunConfig, workdir: str) -> RunDir:
+def train(run: RunConfig, workdir: str, strict_restore: bool = False) -> RunDir:
     """Trains the trunk of `run` in `workdir`, from its last checkpoint if it has one, to `train.steps`.
+
+    Args:
+      strict_restore: a damaged checkpoint is an error; otherwise it is set aside, and the one before is taken.
 
     Raises:
       ValueError: the config, the pack or the workdir do not fit each other; nothing was written.
-      NonFiniteError: see there.
+      NonFiniteError, DamagedError: see there.
+      Stopped: by a signal; all that was done is saved.
     """
     run.check()
     manifest = open_pack(named_pack(run))
-    _require_rows_for_branches(run, manifest)
+    require_rows_for_branches(run, manifest)
     run_dir = RunDir(workdir)
     lineage = Lineage('trunk', manifest.fingerprint, manifest.tokenizer_fingerprint, 0, run.train.steps)
     schedule = trunk_schedule(run.optim.peak_lr, run.optim.warmup_steps)
-    fit(run, run_dir, lineage, schedule, manifest, lambda like: None)
+    fit(run, run_dir, lineage, schedule, manifest, lambda like: None, strict_restore)
     return run_dir
 
 
@@ -61,12 +66,14 @@ def fit(
     schedule: optax.Schedule,
     manifest: Manifest,
     seed: Callable[[TrainState], TrainState | None],
+    strict_restore: bool = False,
 ) -> None:
     """Updates `lineage.start` … `lineage.stop` of a trunk or a branch.
 
     Args:
       run, run_dir, lineage, schedule, manifest: of the run.
       seed: gives the state a fresh run starts from, for abstract shapes of it; None initialises parameters.
+      strict_restore: see `train`.
     """
     check(run, manifest)
     devices = Devices.of(run.mesh)
@@ -75,28 +82,47 @@ def fit(
     require_steps(run.data.pack, run.data, lineage.start, lineage.stop)
     first = processes.first()
     pinned = run.train.branch_steps if lineage.kind == 'trunk' else ()
-    with _claimed(run, run_dir, lineage), Checkpoints(run_dir, run.train.keep, pinned) as checkpoints:
+    with (
+        stop.listening(),
+        _claimed(run, run_dir, lineage),
+        Checkpoints(run_dir, run.train.keep, pinned, strict=strict_restore) as checkpoints,
+    ):
         latest = checkpoints.latest()
         if latest is not None and latest >= lineage.stop:
             return
         like = devices.placed(functools.partial(init_state, run.model, optimizer(run.optim), run.seed))
         if first and jax.device_count() > 1:
             print(f'{run_dir.path}: {devices}', file=sys.stderr)
-        if latest is not None and first:
-            print(f'{run_dir.path}: going on from step {latest}', file=sys.stderr)
-        state = checkpoints.restore(latest, like) if latest is not None else seed(like)
-        step = lineage.start if latest is None else latest
-        # Fresh or restored, jit must see the same placement: else it compiles the step once more for a branch.
-        state = _fresh(run.model, run.optim, run.seed, devices) if state is None else state
+        if found := checkpoints.restore_latest(like):
+            step, state = found
+            if first:
+                print(f'{run_dir.path}: going on from step {step}', file=sys.stderr)
+        else:
+            # Fresh or restored, jit must see the same placement: else it compiles the step once more for a branch.
+            step, state = lineage.start, seed(like) or _fresh(run.model, run.optim, run.seed, devices)
 
         flops = budget_of(run.model, manifest.train.mean_attended_keys).train_flops.total
         peak = peak_flops(run.train.peak_flops, run.model.dtype)
         part = devices.local_rows(run.data.batch_rows)
         batches = train_batches(run.data.pack, run.data, step, part)
         made = Report(run_dir, run_dir.path.name, step, lineage.stop, flops, peak) if first else Silence()
-        with made as report:
-            _updates(run, devices, lineage, schedule, manifest.row_tokens, state, step, batches, report, checkpoints)
-        checkpoints.wait()
+        order, size = RowOrder(manifest.train.rows, run.data.seed), run.data.batch_rows
+        with stop.keeping(), Stall(run.train.stall_minutes, run_dir.path / 'stall.txt') as stall, made as report:
+            for where, line in checkpoints.set_aside:
+                report.incident(where, 'damaged', line, say=False)
+            watch = Watch(
+                report,
+                run.train,
+                run.optim.skip_nonfinite,
+                lineage.stop,
+                size * manifest.row_tokens,
+                rows_of=lambda step: order.ids((step - 1) * size, step * size),
+                skipped=skipped_before(run_dir.incidents(), step),
+            )
+            _updates(run, devices, lineage, schedule, state, step, batches, watch, report, checkpoints, stall)
+            checkpoints.wait()
+        if stop.asked() and jax.process_count() == 1:
+            raise stop.Stopped(stop.asked() or signal.SIGTERM, f' at step {lineage.stop}, the last, which is saved')
 
 
 @contextlib.contextmanager
@@ -121,123 +147,61 @@ def _fresh(model: ModelConfig, optim: OptimConfig, seed: int, devices: Devices) 
     return devices.keep(init_state(model, optimizer(optim), seed))
 
 
-def named_pack(run: RunConfig) -> str:
-    """`data.pack`. Raises ValueError if it is empty."""
-    if not run.data.pack:
-        raise ValueError('data.pack is empty; give --config.data.pack=DIR, a folder that smelt pack wrote')
-    return run.data.pack
-
-
-def branch_updates(run: RunConfig, row_tokens: int, tokens: int) -> int:
-    """Updates of a branch of `tokens` tokens, rounded up."""
-    return math.ceil(tokens / (run.data.batch_rows * row_tokens))
-
-
-def _require_rows_for_branches(run: RunConfig, manifest: Manifest) -> None:
-    """Raises ValueError if rows run out in a branch that the config plans: before its trunk starts, not after its end."""
-    updates = branch_updates(run, manifest.row_tokens, run.train.branch_tokens)
-    last = max((step + updates for step in run.train.branch_steps), default=0)
-    try:
-        require_steps(run.data.pack, run.data, 0, last)
-    except ValueError as error:
-        raise ValueError(
-            f'train.branch_tokens={run.train.branch_tokens} after {last - updates} steps: {error}'
-        ) from None
-
-
-def check(run: RunConfig, manifest: Manifest) -> None:
-    """Raises ValueError if the model cannot read the pack, or the run's own numbers contradict each other."""
-    if run.model.vocab < manifest.vocab:
-        raise ValueError(
-            f'model.vocab={run.model.vocab} is smaller than the tokenizer of {run.data.pack} with {manifest.vocab} '
-            f'tokens; set model.vocab to that or more'
-        )
-    twice = sorted({step for step in run.train.branch_steps if run.train.branch_steps.count(step) > 1})
-    if twice:
-        raise ValueError(f'train.branch_steps={run.train.branch_steps} has {twice} more than once')
-    late = [step for step in run.train.branch_steps if not 0 < step <= run.train.steps]
-    if late:
-        raise ValueError(f'train.branch_steps={late} are not among the steps 1 … {run.train.steps} of the trunk')
-
-
-def require_microbatches(run: RunConfig, devices: int) -> None:
-    """Raises ValueError if the rows of a device cannot be cut into `optim.accumulate` microbatches."""
-    rows = run.data.batch_rows // devices
-    if rows % run.optim.accumulate:
-        each = '' if devices == 1 else f', {rows} rows on each of {devices} devices,'
-        raise ValueError(
-            f'data.batch_rows={run.data.batch_rows}{each} is not divisible by optim.accumulate={run.optim.accumulate}; '
-            f'choose an accumulation that divides the rows'
-        )
-
-
 def _updates(
     run: RunConfig,
     devices: Devices,
     lineage: Lineage,
     schedule: optax.Schedule,
-    row_tokens: int,
     state: TrainState,
     start: int,
     batches: Iterator[tuple[int, np.ndarray, Batch]],
+    watch: Watch,
     report: Report | Silence,
     checkpoints: Checkpoints,
+    stall: Stall,
 ) -> None:
     update = make_step(run.model, run.loss, run.optim, devices)
-    watch = _Watch(report, run.train.log_every, lineage.stop, run.data.batch_rows * row_tokens)
-    for step, (_, row_ids, batch) in zip(range(start, lineage.stop), batches, strict=False):
-        state, metrics = update(state, devices.batch(batch, run.data.batch_rows), jnp.float32(schedule(step)))
+    wishes = Wishes(devices, run.train.save_minutes)
+    done = saved = start
+    to_stop = False
+
+    def save() -> None:
+        watch.look()  # nothing is saved that has not been found finite
+        digests, finite = look_over(state)
+        watch.require_finite(finite, done)
+        checkpoints.save(done, state, digests)
+        wishes.saved()
+
+    for step in range(start, lineage.stop):
+        try:
+            with stop.interruptible() if jax.process_count() == 1 else contextlib.nullcontext():
+                _, _, batch = next(batches)
+        except stop.Stopped:
+            to_stop = True
+            break
+        checkpoints.check()
+        state, metrics = update(
+            state, devices.batch(batch, run.data.batch_rows), jnp.float32(schedule(step)), *wishes.given()
+        )
+        stop.keep()
         # The update before is looked at while this one runs: the device never waits for the check.
         watch.look()
         done = step + 1
-        watch.follow(done, row_ids, metrics)
+        watch.follow(done, metrics)
         if step == start:
             watch.look()  # waits for the compilation and the first update
             report.start_clock()
-        if done % run.train.save_every == 0 or done in run.train.branch_steps or done == lineage.stop:
-            watch.look()  # nothing is saved that has not been found finite
-            watch.require_finite(state, done, row_ids)
-            checkpoints.save(done, state)
-
-
-class _Watch:
-    """Looks at the metrics of an update once it is done: stops the run on a number that is none, logs when it is time."""
-
-    def __init__(self, report: Report | Silence, log_every: int, stop: int, tokens: int) -> None:
-        self._report, self._log_every, self._stop, self._tokens = report, log_every, stop, tokens
-        self._followed: tuple[int, np.ndarray, Metrics] | None = None
-        self._finite: dict[str, float] = {}
-
-    def follow(self, step: int, row_ids: np.ndarray, metrics: Metrics) -> None:
-        """An update was started that leads to `step`."""
-        self._followed = (step, row_ids, metrics)
-
-    def look(self) -> None:
-        """Waits for the followed update, if it was not looked at yet. Raises NonFiniteError."""
-        if self._followed is None:
-            return
-        step, row_ids, metrics = self._followed
-        self._followed = None
-        values = {name: float(value) for name, value in metrics.items()}
-        if not (math.isfinite(values['loss']) and math.isfinite(values['grad_norm'])):
-            self._stop_here(f'step {step}: loss {values["loss"]}, gradient norm {values["grad_norm"]}', row_ids)
-        self._finite = values
-        self._report.step(step, self._tokens)
-        if step % self._log_every == 0 or step == self._stop:
-            self._report.log(step, {**values, 'tokens_seen': step * self._tokens})
-
-    def require_finite(self, state: TrainState, step: int, row_ids: np.ndarray) -> None:
-        """Raises NonFiniteError if the update to `step`, from a finite loss and gradient, led to numbers that are none."""
-        if not _all_finite(state):
-            self._stop_here(f'step {step}: its update made parameters or moments that are not finite', row_ids)
-
-    def _stop_here(self, what: str, row_ids: np.ndarray) -> NoReturn:
-        raise NonFiniteError(
-            f'{what}. Last finite metrics: {self._finite or "none"}. Rows of the batch: {row_ids.tolist()}. '
-            f'The last checkpoint is from before; look at these rows, or lower optim.peak_lr'
-        )
-
-
-@jax.jit
-def _all_finite(state: TrainState) -> jax.Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state)]))
+        stall.at(f'after step {done}')
+        to_stop, to_save = wishes.heard(watch)
+        if to_save or done % run.train.save_every == 0 or done in run.train.branch_steps or done == lineage.stop:
+            save()
+            saved = done
+        if to_stop:
+            break
+    if to_stop:
+        if saved < done:
+            save()
+        checkpoints.wait()
+        report.incident(done, 'stopped', f'stopped at step {done}, which is saved')
+        processes.part()
+        raise stop.Stopped(stop.asked() or signal.SIGTERM, f' at step {done}, which is saved')

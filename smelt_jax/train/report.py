@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import rich.console
 import rich.progress
@@ -33,7 +35,7 @@ class Report:
         """
         run_dir.forget_metrics_after(start)
         self._flops_per_token, self._peak = flops_per_token, peak
-        self._file = run_dir.metrics_file
+        self._file, self._incidents = run_dir.metrics_file, run_dir.incidents_file
         self._lines = self._file.open('a')
         self._events = _Events(run_dir.tensorboard, start)
         console = rich.console.Console(markup=False, file=sys.stderr)
@@ -81,7 +83,7 @@ class Report:
         speed = None if self._clock is None else self._clock_tokens / (now - self._clock)
         line = {
             'step': step,
-            **metrics,
+            **_json(metrics),
             'tokens_per_second': speed,
             'mfu': None if speed is None else speed * self._flops_per_token / self._peak,
             'seconds': now - self._began,
@@ -92,13 +94,25 @@ class Report:
             self._lines.write(json.dumps(line) + '\n')
             self._lines.flush()
         self._events.add(step, {key: value for key, value in line.items() if key != 'step' and value is not None})
-        note = f'loss {line["loss"]:.4f}'
+        note = f'loss {metrics["loss"]:.4f}'
         if speed is not None:
             note += f'  {speed:,.0f} tokens/s  MFU {line["mfu"]:.2f}'
         self._bar.update(self._task, note=note)
         if self._plain and (now - self._last_plain > 10 or step == self._stop):
             self._last_plain = now
             self._plain.print(f'{self._label}  step {step}/{self._stop}  {note}', highlight=False)
+
+    def incident(
+        self, step: int, kind: str, text: str, values: Mapping[str, Any] | None = None, say: bool = True
+    ) -> None:
+        """A line of incidents.jsonl, shown too if `say`. Kinds: see `train/watch.py`."""
+        line = {'step': step, 'kind': kind, 'time': time.strftime('%FT%T%z'), 'text': text, **_json(values or {})}
+        with _naming(self._incidents), self._incidents.open('a') as file:
+            file.write(json.dumps(line) + '\n')
+        if say:
+            (self._plain or self._bar.console).print(
+                f'{self._label}  step {step}: {text}', highlight=False, soft_wrap=True
+            )
 
 
 class Silence:
@@ -117,6 +131,11 @@ class Silence:
         """Nothing."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def incident(
+        self, step: int, kind: str, text: str, values: Mapping[str, Any] | None = None, say: bool = True
+    ) -> None:
         """Nothing."""
 
 
@@ -148,6 +167,11 @@ class _Events:
 
     def _write(self, step: int, **content: SessionLog | Summary) -> None:
         self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
+
+
+def _json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without numbers that JSON has no word for: they become null."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
 @contextlib.contextmanager

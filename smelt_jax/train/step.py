@@ -25,8 +25,8 @@ Metrics = dict[str, jax.Array]
 def make_step(
     model: ModelConfig, loss: LossConfig, optim: OptimConfig, devices: Devices | None = None
 ) -> jax.stages.Wrapped:
-    """Builds `step(state, batch, lr) -> (state, metrics)`, jitted with the state donated. The same settings get the same
-    function, compiled once, whatever the learning rate: a trunk's branches use the trunk's.
+    """Builds `step(state, batch, lr, wishes_DX=None) -> (state, metrics)`, jitted with the state donated. The same settings get
+    the same function, compiled once, whatever the learning rate: a trunk's branches use the trunk's.
 
     A batch is cut into `optim.accumulate` microbatches, of which microbatch i takes the rows i, i + accumulate, …; the
     gradient is that of the mean over all real targets of the batch, however they are spread over microbatches and devices.
@@ -34,8 +34,11 @@ def make_step(
     Metrics: `loss` (cross-entropy alone, nats per target), `balance`, `router_z`, `grad_norm` (before clipping), `lr`,
     `targets`, `tokens`, `dropped` (choices that found no room in an exchange whose buffer is bounded), and by visit v = 1, 2,
     …: `load_max_v` (the fullest expert over the mean, worst layer) and `unused_v` (share of experts nobody chose).
+    `wishes_DX`, int32 of each device's process, comes back as `wishes_X`, added up: what one process wants all hear of.
 
     Args:
+      optim: with `skip_nonfinite`, an update whose loss or gradient is not finite leaves parameters, moments and their count as
+        they were; `step` goes on.
       devices: that share the work; None is one, wherever the arguments are.
     """
     transformer = Transformer(model, ALL if devices is None else devices.share(model))
@@ -47,7 +50,9 @@ def make_step(
         grads = grads if devices is None else devices.add_up(grads)
         return grads, *jax.tree.map(total, (sums, router.counts_E, jnp.sum(router.dropped)))
 
-    def step(state: TrainState, batch: Batch, lr: jax.Array) -> tuple[TrainState, Metrics]:
+    def step(
+        state: TrainState, batch: Batch, lr: jax.Array, wishes_DX: jax.Array | None = None
+    ) -> tuple[TrainState, Metrics]:
         measure = measured
         if devices is not None:
             specs = devices.specs(state.params)
@@ -66,7 +71,14 @@ def make_step(
             'dropped': dropped,
             **_load(counts_XE, model.loop),
         }
-        state = TrainState(state.step + 1, apply(state.params, direction, lr), opt_state)
+        if wishes_DX is not None:
+            metrics['wishes_X'] = jnp.sum(wishes_DX, axis=0)
+        new = TrainState(state.step + 1, apply(state.params, direction, lr), opt_state)
+        if optim.skip_nonfinite:
+            fine = jnp.isfinite(metrics['loss']) & jnp.isfinite(metrics['grad_norm'])
+            kept = state._replace(step=new.step)
+            new = jax.tree.map(lambda after, before: jnp.where(fine, after, before), new, kept)
+        state = new
         return (state, metrics) if devices is None else (devices.keep(state), devices.everywhere(metrics))
 
     return jax.jit(step, donate_argnums=0)

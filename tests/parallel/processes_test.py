@@ -175,15 +175,34 @@ def started(crowd: Crowd, *args: str) -> list:
     return both
 
 
+ENDLESS = ('--config.train.steps=100000', '--config.data.repeat=True')
+
+
 @pytest.mark.parametrize('which', [0, 1])
 def test_a_process_that_dies_is_named_at_once(crowd: Crowd, tiny_pack: Path, which: int) -> None:
-    """By a signal that it cannot catch, or that it could."""
     args = train_args(crowd.folder, tiny_pack, crowd.folder / 'run', FOUR)
-    both = started(crowd, *args, '--config.train.steps=100000', '--config.data.repeat=True')
-    both[which].send_signal([signal.SIGTERM, signal.SIGKILL][which])
+    both = started(crowd, *args, *ENDLESS)
+    both[which].kill()
     assert both[1 - which].wait(20) == 1
     assert f'error: process {which} of 2 is gone; its own log says why. Run all again' in crowd.said(1 - which)
-    assert both[which].wait(20) == -[signal.SIGTERM, signal.SIGKILL][which]
+    assert both[which].wait(20) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize('which', [0, 1])
+def test_one_that_is_told_to_stop_stops_all_at_one_step(crowd: Crowd, tiny_pack: Path, which: int) -> None:
+    """Which is saved; and nobody misses anybody."""
+    args = train_args(crowd.folder, tiny_pack, crowd.folder / 'run', FOUR)
+    both = started(crowd, *args, *ENDLESS, '--config.train.save_every=100000', '--config.train.branch_steps=()')
+    both[which].terminate()
+    assert [process.wait(60) for process in both] == [143, 143]
+    (step,) = [int(name) for name in os.listdir(crowd.folder / 'run' / 'checkpoints')]
+    for number in range(2):
+        last = crowd.said(number).splitlines()[-1]
+        assert (
+            last
+            == f'smelt train: stopped by SIGTERM at step {step}, which is saved; run the same command again to go on'
+        )
+        assert 'is gone' not in crowd.said(number)
 
 
 @pytest.mark.parametrize(

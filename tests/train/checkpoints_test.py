@@ -1,48 +1,22 @@
-"""Checkpoints: which are kept, which count, what is read of them, and what is said when one cannot be written."""
+"""Checkpoints: which are kept, what is read of them, and what is said when one cannot be written."""
 
 import contextlib
 import errno
 import os
 import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 from models import assert_same
+from states import like, names, save, state, steps_of
 
 from smelt_jax.runs import RunDir
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.state import TrainState
-
-
-def state(step: int) -> TrainState:
-    """Any state that knows its step."""
-    params = {'embed': jnp.full((3, 4), float(step)), 'norm': {'scale': jnp.arange(5.0) + step}}
-    return TrainState(jnp.int32(step), params, ({'mu': jnp.full((3, 4), step / 7)},))
-
-
-def like(**params: jax.Array) -> TrainState:
-    shapes = jax.eval_shape(lambda: state(0))
-    return shapes._replace(params=shapes.params | params)
-
-
-def save(run_dir: RunDir, *steps: int, keep: int = 9, pinned: tuple[int, ...] = ()) -> None:
-    """Saves states as one process does."""
-    with Checkpoints(run_dir, keep, pinned) as checkpoints:
-        for step in steps:
-            checkpoints.save(step, state(step))
-
-
-def names(run_dir: RunDir) -> set[str]:
-    return set(os.listdir(run_dir.checkpoints))
-
-
-def steps_of(run_dir: RunDir) -> list[int]:
-    with Checkpoints(run_dir, read_only=True) as checkpoints:
-        return checkpoints.steps()
 
 
 @pytest.fixture
@@ -117,13 +91,30 @@ def test_parameters_are_read_without_the_optimizer(run_dir: RunDir) -> None:
             checkpoints.restore(20, like())
 
 
+def of(shape: tuple[int, ...], dtype: str = 'float32') -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
 @pytest.mark.parametrize(
     ('params', 'complaint'),
     [
-        ({'embed': jax.ShapeDtypeStruct((3, 5), jnp.float32)}, r'at embed it has \(3, 4\), the config says \(3, 5\)'),
-        ({'embed': jax.ShapeDtypeStruct((2, 4), jnp.float32)}, r'at embed it has \(3, 4\), the config says \(2, 4\)'),
-        ({'head': jax.ShapeDtypeStruct((4, 3), jnp.float32)}, r'at head it has nothing, the config says \(4, 3\)'),
-        ({'norm': {}}, r'at norm/scale it has \(5,\), the config says nothing'),
+        (
+            {'embed': jax.ShapeDtypeStruct((3, 5), jnp.float32)},
+            r'at embed it has float32 \(3, 4\), the config says float32 \(3, 5\)',
+        ),
+        (
+            {'embed': jax.ShapeDtypeStruct((2, 4), jnp.float32)},
+            r'at embed it has float32 \(3, 4\), the config says float32 \(2, 4\)',
+        ),
+        (
+            {'embed': jax.ShapeDtypeStruct((3, 4), jnp.bfloat16)},
+            r'at embed it has float32 \(3, 4\), the config says bfloat16 \(3, 4\)',
+        ),
+        (
+            {'head': jax.ShapeDtypeStruct((4, 3), jnp.float32)},
+            r'at head it has nothing, the config says float32 \(4, 3\)',
+        ),
+        ({'norm': {}}, r'at norm/scale it has float32 \(5,\), the config says nothing'),
     ],
 )
 def test_another_models_checkpoint_is_refused(run_dir: RunDir, params: dict, complaint: str) -> None:
@@ -154,96 +145,6 @@ def test_a_missing_step_is_refused_with_those_there_are(run_dir: RunDir, tmp_pat
         checkpoints.restore(15, like())
     with pytest.raises(FileNotFoundError, match=r'empty has no checkpoints'):
         Checkpoints(RunDir(tmp_path / 'empty'), read_only=True)
-
-
-@pytest.mark.parametrize(
-    'left',
-    ['30.orbax-checkpoint-tmp', '30.orbax-checkpoint-tmp-17', '30/params', '30/params/d', '30'],
-    ids=['a killed save', 'a killed save of another process', 'a copy that was cut off', 'the same', 'an empty folder'],
-)
-def test_what_is_unfinished_is_never_the_latest(run_dir: RunDir, left: str, capsys: pytest.CaptureFixture) -> None:
-    save(run_dir, 10, 20)
-    (run_dir.checkpoints / left).mkdir(parents=True)
-    assert steps_of(run_dir) == [10, 20]
-    with Checkpoints(run_dir, keep=1) as checkpoints:
-        assert checkpoints.latest() == 20
-        checkpoints.save(25, state(25))
-        checkpoints.wait()
-        assert checkpoints.steps() == [25]  # it takes no good one's place
-        checkpoints.save(30, state(30))
-    assert steps_of(run_dir) == [30]
-    aside = {name for name in names(run_dir) if 'incomplete' in name}
-    assert aside == ({'30.incomplete-1'} if left.split('/')[0] == '30' else set())
-    assert ('checkpoint 30 is incomplete; it is called 30.incomplete-1 now' in capsys.readouterr().err) == bool(aside)
-
-
-def test_an_item_without_its_last_files_does_not_count(run_dir: RunDir) -> None:
-    """An optimizer that is there must be whole."""
-    save(run_dir, 10, 20)
-    (run_dir.checkpoints / '20' / 'optimizer' / 'manifest.ocdbt').unlink()
-    assert steps_of(run_dir) == [10]
-    for _ in range(2):  # the same thing twice
-        save(run_dir, 20)
-        assert steps_of(run_dir) == [10, 20]
-        (run_dir.checkpoints / '20' / 'params' / '_METADATA').unlink()
-        assert steps_of(run_dir) == [10]
-    assert names(run_dir) == {'10', '20', '20.incomplete-1', '20.incomplete-2'}
-
-
-def _cut(path: Path) -> None:
-    for file in path.rglob('d/*'):
-        file.write_bytes(file.read_bytes()[:-40])
-
-
-def _flip(path: Path) -> None:
-    for file in path.rglob('d/*'):
-        file.write_bytes(bytes(255 - byte for byte in file.read_bytes()))
-
-
-def _empty(name: str) -> Callable[[Path], object]:
-    return lambda path: (path / name).write_bytes(b'')
-
-
-@pytest.mark.parametrize(
-    'damage', [_cut, _flip, _empty('_METADATA'), _empty('manifest.ocdbt'), lambda path: shutil.rmtree(path / 'd')]
-)
-def test_a_damaged_one_is_named_and_those_that_are_left(run_dir: RunDir, damage: Callable[[Path], object]) -> None:
-    save(run_dir, 10, 20)
-    damage(Path(run_dir.checkpoints / '20' / 'params'))
-    with Checkpoints(run_dir) as checkpoints:
-        with pytest.raises(
-            ValueError, match=r'checkpoints/20 is damaged: .*Move it away .*others are \[10\]'
-        ) as caught:
-            checkpoints.restore(20, like())
-        assert '\n' not in str(caught.value)
-        assert_same(checkpoints.restore(10, like()), state(10))
-
-
-def test_a_step_has_its_own_name(run_dir: RunDir) -> None:
-    save(run_dir, 10)
-    shutil.copytree(run_dir.checkpoints / '10', run_dir.checkpoints / '30')
-    with (
-        Checkpoints(run_dir) as checkpoints,
-        pytest.raises(ValueError, match=r'30 holds step 10; give it its own name'),
-    ):
-        checkpoints.restore(30, like())
-
-
-def test_a_copied_checkpoint_is_as_good_as_the_first(run_dir: RunDir, tmp_path: Path) -> None:
-    save(run_dir, 10, 20)
-    copy = RunDir(tmp_path / 'copy')
-    shutil.copytree(run_dir.path, copy.path)
-    save(copy, 30)
-    with Checkpoints(copy) as checkpoints:
-        assert checkpoints.steps() == [10, 20, 30]
-        assert_same(checkpoints.restore(20, like()), state(20))
-
-
-def test_a_reader_writes_nothing(run_dir: RunDir) -> None:
-    save(run_dir, 10)
-    (run_dir.checkpoints / '20').mkdir()
-    steps_of(run_dir)
-    assert names(run_dir) == {'10', '20'}
 
 
 @pytest.fixture

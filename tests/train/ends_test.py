@@ -19,7 +19,8 @@ from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
 from smelt_jax.train import loop
 from smelt_jax.train.checkpoints import Checkpoints
-from smelt_jax.train.loop import NonFiniteError, train
+from smelt_jax.train.loop import train
+from smelt_jax.train.watch import NonFiniteError
 
 pytestmark = pytest.mark.usefixtures('quick')
 
@@ -42,7 +43,7 @@ def rate(monkeypatch: pytest.MonkeyPatch, **at: float) -> None:
 def test_the_last_step_is_saved_once(run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[int] = []
     save = Checkpoints.save
-    monkeypatch.setattr(Checkpoints, 'save', lambda self, step, state: (saved.append(step), save(self, step, state)))
+    monkeypatch.setattr(Checkpoints, 'save', lambda self, step, *rest: (saved.append(step), save(self, step, *rest)))
     run_dir = train(edit(run, train__steps=20, train__save_every=10, train__branch_steps=()), str(tmp_path / 'run'))
     assert saved == checkpoints_of(run_dir) == [10, 20]
 
