@@ -94,15 +94,26 @@ def listening() -> Iterator[None]:
         _ear = None
 
 
+def _before_fork() -> None:
+    if _ear:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child is no longer on the parent's line
+
+
+def _in_parent() -> None:
+    if _ear:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 def _in_child() -> None:
     """A forked process ends by a signal, and its parent hears nothing of it."""
     if _ear:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 @contextlib.contextmanager
