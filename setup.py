@@ -16,7 +16,7 @@ setuptools.setup(
     license='Apache-2.0',
     python_requires='>=3.11',
     packages=setuptools.find_packages(include=['smelt_jax*', 'pallas_kernels*', 'experiments*']),
-    entry_points={'console_scripts': ['smelt = smelt_jax.cli.main:main']},
+    entry_points={'console_scripts': ['smelt = smelt_jax.cli.main:command']},
     install_requires=[
         'absl-py>=2.1',
         'array-record>=0.8; sys_platform != "win32"',

@@ -1,8 +1,6 @@
 """`python -m smelt_jax VERB` is `smelt VERB`."""
 
-import sys
-
-from smelt_jax.cli.main import main
+from smelt_jax.cli.main import command
 
 if __name__ == '__main__':
-    sys.exit(main())
+    command()

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 from absl import flags, logging
 
@@ -19,6 +20,16 @@ from smelt_jax.version import __version__
 
 HELP = ('--help', '-h', '-help', '--helpfull', '--helpshort')
 OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax', 'experiments', 'pallas_kernels'))
+
+
+def command() -> NoReturn:
+    """The program `smelt`. One that fails ends at once: threads of a failed save would go on speaking after the last line."""
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code:
+        os._exit(code)
+    sys.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

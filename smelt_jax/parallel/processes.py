@@ -16,6 +16,7 @@ from smelt_jax.parallel.rollcall import roll_call
 
 NEWS_SECONDS = 1.0  # in which the news of a process that is gone has come
 _joined = False
+_company: Company | None = None  # of those that were given HOST:PORT
 
 
 def first() -> bool:
@@ -54,6 +55,7 @@ def start(coordinator: str, process_id: int | None, process_count: int | None, t
     Raises:
       ValueError: what is given does not make sense, or a process did not come; the line names it.
     """
+    global _joined, _company
     named = bool(coordinator) and coordinator != 'auto'
     if not named and (process_id is not None or process_count is not None):
         raise ValueError(f'{process_id=} and {process_count=} go with --coordinator=HOST:PORT of process 0')
@@ -67,9 +69,9 @@ def start(coordinator: str, process_id: int | None, process_count: int | None, t
                 f'them all, and an id from 0 to one less'
             )
         peers = roll_call(coordinator, process_id, process_count, timeout_seconds)
-        atexit.register(Company(peers, process_count, timeout_seconds).leave)
+        _company = Company(peers, process_count, timeout_seconds)
+        atexit.register(_company.leave)
         given = {'coordinator_address': coordinator, 'process_id': process_id, 'num_processes': process_count}
-    global _joined
     _joined = True
     # Its handler would swallow SIGTERM, and wait for somebody to ask about it.
     jax.config.update('jax_enable_preemption_service', False)
@@ -95,7 +97,12 @@ def look_around() -> None:
 def part() -> None:
     """All end now, at the same point, each by itself: whatever its exit code, none is missed by the others."""
     global _joined
+    if not _joined:
+        return
     meet('all end here')
+    if _company:
+        _company.leave()
+    jax.distributed.shutdown()
     _joined = False
 
 

@@ -262,7 +262,7 @@ class Checkpoints:
         try:
             yield
         except Exception as error:
-            reason = _first_line(error)[:300]
+            reason = _first_line(error)
             no_answer = isinstance(error, OSError) and error.errno not in (None, errno.ENOENT)
             if no_answer or any(word in reason for word in _NO_ANSWER):
                 raise OSError(f'{self.path / str(step)} could not be read: {reason}') from error
@@ -287,4 +287,5 @@ def _items(state: TrainState) -> dict[str, Any]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+    """tensorstore's may have thousands of characters."""
+    return (str(error) or type(error).__name__).splitlines()[0][:300]

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,36 @@ def test_the_last_step_is_saved_once(run: RunConfig, tmp_path: Path, monkeypatch
     monkeypatch.setattr(Checkpoints, 'save', lambda self, step, *rest: (saved.append(step), save(self, step, *rest)))
     run_dir = train(edit(run, train__steps=20, train__save_every=10, train__branch_steps=()), str(tmp_path / 'run'))
     assert saved == checkpoints_of(run_dir) == [10, 20]
+
+
+def test_minutes_make_checkpoints_in_between(run: RunConfig, trunk: Path, tmp_path: Path) -> None:
+    often = edit(run, train__save_minutes=1e-9, train__save_every=999, train__keep=99, train__branch_steps=())
+    run_dir = train(often, str(tmp_path / 'run'))
+    assert checkpoints_of(run_dir) == list(range(1, 13))
+    assert_same(state_at(run_dir, 12), state_at(RunDir(trunk), 12))
+    seldom = edit(often, train__save_minutes=5.0)
+    assert checkpoints_of(train(seldom, str(tmp_path / 'other'))) == [12]
+
+
+def test_a_save_that_failed_ends_the_run_at_its_next_update(
+    run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at the next save, which may be hours away."""
+    begin = Checkpoints.save
+
+    def save(self: Checkpoints, step: int, *rest: Any) -> None:
+        begin(self, step, *rest)
+        while self._manager.is_saving_in_progress():
+            time.sleep(0.01)
+        self._manager.wait_until_finished = fail
+
+    def fail() -> None:
+        raise ValueError('the disk is gone')
+
+    monkeypatch.setattr(Checkpoints, 'save', save)
+    with pytest.raises(OSError, match='a checkpoint could not be written: the disk is gone'):
+        train(edit(run, train__save_every=8, train__branch_steps=()), str(tmp_path / 'run'))
+    assert RunDir(tmp_path / 'run').metrics()[-1]['step'] == 8
 
 
 def test_a_run_that_is_done_is_left_alone(run: RunConfig, trunk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from models import QUICK, TINY, assert_close, assert_same, jit, packed, params_o
 from smelt_jax.batch import Batch
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.train.config import LossConfig, OptimConfig
+from smelt_jax.train.digest import look_over
 from smelt_jax.train.loss import objective
 from smelt_jax.train.optimizer import optimizer
 from smelt_jax.train.state import TrainState
@@ -126,3 +127,41 @@ def test_rows_that_microbatches_do_not_divide_are_an_error_with_both_numbers():
 def test_the_same_settings_share_one_step():
     assert make_step(TINY, LOSS, optim(2)) is make_step(TINY, LossConfig(0.0, 0.1, 8), optim(2))
     assert make_step(TINY, LOSS, optim(2)) is not make_step(TINY, LOSS, optim(1))
+
+
+@functools.cache
+def skipping():
+    optim = OptimConfig(clip_norm=0.0, skip_nonfinite=3)
+    return make_step(TINY, LOSS, optim).lower(fresh(), BATCH, LR).compile(QUICK)
+
+
+def poisoned():
+    """A state whose embedding of a token of the batch is no number."""
+    state = fresh()
+    state.params['embed'] = state.params['embed'].at[BATCH.tokens_BT[0, 0]].set(jnp.nan)
+    return state
+
+
+def test_an_update_that_is_not_finite_is_left_out_whole():
+    """Parameters, moments and their count stay as they were; the step, which is the place in the data, goes on."""
+    digests, _ = look_over(poisoned()._replace(step=jnp.int32(1)))
+    state, metrics = skipping()(poisoned(), BATCH, LR)
+    assert not np.isfinite(metrics['loss'])
+    assert look_over(state)[0] == digests
+    broken, _ = compiled(1)(poisoned(), BATCH, LR)
+    assert not np.isfinite(broken.params['head']).all()  # what is left out
+
+
+def test_a_finite_update_is_the_same_whether_others_would_be_skipped():
+    assert_same(skipping()(fresh(), BATCH, LR)[0], updated(1)[0])
+
+
+def test_wishes_come_back_added_up():
+    wishes_DX = jnp.array([[0, 1], [2, 0], [1, 0]], jnp.int32)
+    _, metrics = (
+        make_step(TINY, LOSS, optim(1))
+        .lower(fresh(), BATCH, LR, wishes_DX)
+        .compile(QUICK)(fresh(), BATCH, LR, wishes_DX)
+    )
+    assert metrics['wishes_X'].tolist() == [3, 1]
+    assert 'wishes_X' not in updated(1)[1]
