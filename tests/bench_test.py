@@ -92,6 +92,25 @@ def test_the_experts_alone(experiment: str, tmp_path: Path, smelt: Callable, qui
     assert all(name in done.stdout for name in figures)
 
 
+@pytest.mark.parametrize('word', ['save', 'restart'])
+def test_what_keeping_a_run_safe_costs(
+    word: str, tmp_path: Path, tiny_pack: Path, smelt: Callable, quick_env: dict
+) -> None:
+    run = edit(RUN, data__pack=str(tiny_pack), data__repeat=True, train__steps=10**6, pack__row_tokens=32)
+    experiment, out = write_experiment(tmp_path / 'tiny.py', tiny=run), tmp_path / 'figures.json'
+    smelt('bench', word, f'--config={experiment}', '--repeats=1', f'--json={out}', **quick_env)
+    figures = json.loads(out.read_text())
+    if word == 'save':
+        assert figures['lost_share'] == pytest.approx(
+            figures['interval_seconds'] / figures['interval_seconds_without'] - 1
+        )
+        assert 0 < figures['blocked_seconds'] < figures['interval_seconds']
+        assert figures['bytes'] > 4 * budget_of(run.model, 1.0).stored.total
+    else:
+        assert figures['ratio'] == pytest.approx(figures['resumed_seconds'] / figures['fresh_seconds'])
+        assert figures['fresh_seconds'] > 1
+
+
 def test_choices_of_the_experts_alone_are_distinct() -> None:
     _, weights_TK, experts_TK, *_ = experts.made_up(50, 8, 6, 4, 4, np.dtype(np.float32), 0)
     assert all(len(set(row)) == 4 for row in np.asarray(experts_TK).tolist())
@@ -103,9 +122,9 @@ def test_choices_of_the_experts_alone_are_distinct() -> None:
 @pytest.mark.parametrize(
     ('words', 'complaint'),
     [
-        ([], 'say what: step, experts'),
-        (['--repeats=3'], 'say what: step, experts'),
-        (['stpe'], "say what: step, experts, not 'stpe'"),
+        ([], 'say what: step, experts, save, restart'),
+        (['--repeats=3'], 'say what: step, experts, save, restart'),
+        (['stpe'], "say what: step, experts, save, restart, not 'stpe'"),
         (['step', 'more'], "stray word 'more'"),
         (['step', '--repeats=0'], 'repeats'),
     ],

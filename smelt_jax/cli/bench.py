@@ -2,10 +2,14 @@
 
     smelt bench step --config=experiments/tiny_moe.py [--repeats=10] [--json=FILE]
     smelt bench experts --config=experiments/tiny_moe.py:baseline
+    smelt bench save --config=experiments/quickstart.py:smelt --repeats=5
+    smelt bench restart --config=experiments/quickstart.py:smelt --config.data.pack=runs/quickstart/pack --repeats=5
 
 step: the training step of a config on made-up rows: seconds, CPU seconds, tokens/s, and MFU against the rate of a matrix
 product measured just before each step.
 experts: one layer's experts over the config's tokens, forward and backward, against as many FLOPs in plain matrix products.
+save: what a checkpoint takes from training, as a share of the 50 updates that it is made in.
+restart: from the start of smelt train to its first update, resumed against fresh.
 
 Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
 """
@@ -16,7 +20,7 @@ from absl import flags
 
 from smelt_jax.cli.flags import define_config, run_config
 
-WORDS = ('step', 'experts')
+WORDS = ('step', 'experts', 'save', 'restart')
 
 
 def define_flags() -> None:
@@ -32,10 +36,11 @@ def run(word: str) -> None:
     from etils import epath
     from rich.table import Table
 
-    from smelt_jax.bench import experts, step
+    from smelt_jax.bench import experts, saving, step
 
     config = run_config()
-    figures = {'step': step.measure, 'experts': experts.measure}[word](config, flags.FLAGS.repeats)
+    measures = (step.measure, experts.measure, saving.measure, saving.measure_restart)
+    figures = dict(zip(WORDS, measures, strict=True))[word](config, flags.FLAGS.repeats)
     table = Table(title=f'{word} of {config.name}', show_header=False, title_justify='left')
     for name, value in figures.items():
         table.add_row(

@@ -1,5 +1,6 @@
 """The command `smelt`: finds the verb, parses its flags, runs it, and says in one line what a user can put right."""
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -24,11 +25,14 @@ OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax',
 
 def command() -> NoReturn:
     """The program `smelt`. One that fails ends at once: threads of a failed save would go on speaking after the last line."""
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if code:
-        os._exit(code)
+    code = 0
+    # To the very end: a second signal on the way out is a second signal.
+    with stop.listening(), contextlib.suppress(stop.Stopped):
+        code = main()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if code:
+            os._exit(code)
     sys.exit()
 
 
