@@ -24,6 +24,7 @@ from smelt_jax.data import corpora, manifest, tokenizer, workers
 from smelt_jax.data.config import PackConfig
 from smelt_jax.data.documents import Budget, Tally, is_heldout, order_key, unique
 from smelt_jax.data.records import SplitWriter
+from smelt_jax.data.shards import Shard
 from smelt_jax.data.spill import Item, Part, Spill
 from smelt_jax.version import __version__
 
@@ -245,10 +246,10 @@ def _write_rows(
 def _finish_split(name: str, writer: SplitWriter, corpus: _Corpus) -> manifest.Split:
     """Gives the shards their final names."""
     shards = []
-    for index, (path, rows) in enumerate(writer.shards):
+    for index, (path, rows, seal) in enumerate(writer.shards):
         final = path.parent / f'{name}-{index:05d}-of-{len(writer.shards):05d}.array_record'
         os.replace(path, final)
-        shards.append(manifest.Shard(final.name, rows, final.stat().length))
+        shards.append(Shard(final.name, rows, os.stat(final).st_size, seal))
     table = tuple(
         manifest.Source(source, domain, *writer.counts.get(index, (0, 0, 0)))
         for index, (domain, source) in enumerate(corpus.sources)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import grain
 import numpy as np
-from array_record.python.array_record_data_source import ArrayRecordDataSource
 from etils import epath
 
 from smelt_jax.batch import Batch
 from smelt_jax.data import manifest, records
 from smelt_jax.data.config import RowsConfig
 from smelt_jax.data.records import Row
+from smelt_jax.data.shards import REMEDY, Shards
 
 _NO_LIMIT = 2**62
 _BLOCK = 256  # rows read at once when all are
@@ -26,19 +26,16 @@ _BLOCK = 256  # rows read at once when all are
 class PackedRows:
     """The rows of one split by number: `rows[i]` is a Row of numpy arrays, `len(rows)` their number. Thread safe.
 
-    Raises ValueError, as `manifest.open_pack`, if the pack is not whole.
+    Raises ValueError, as `manifest.open_pack`, if the pack is not whole, or not the one of `pack_fingerprint`. What is damaged
+    within a shard is found when it is read: a ValueError names the file and the row in it.
     """
 
-    def __init__(self, folder: epath.PathLike, split: str):
-        self.manifest = manifest.open_pack(folder)
+    def __init__(self, folder: epath.PathLike, split: str, pack_fingerprint: str | None = None):
+        self.manifest = manifest.open_pack(folder, pack_fingerprint=pack_fingerprint)
         self.split = self.manifest.split(split)
-        self._where = f'{folder} {split}'
         if not self.split.rows:
             raise ValueError(f'{folder} has no {split} rows; pack with a heldout_fraction above 0')
-        # With the number of rows in the name, array_record need not open every file to count.
-        names = [f'{epath.Path(folder) / shard.name}[0:{shard.rows}]' for shard in self.split.shards]
-        self._source = ArrayRecordDataSource(names)
-        self._dtype = records.token_dtype(self.manifest.vocab)
+        self._shards = Shards(folder, self.split.shards)
 
     def __len__(self) -> int:
         return self.split.rows
@@ -52,14 +49,14 @@ class PackedRows:
 
     def read(self, ids: Sequence[int] | np.ndarray) -> list[Row]:
         """Rows by number, in the order asked for; shards are read at the same time."""
-        keys = [int(i) for i in ids]
+        return [self._row(number, record) for number, record in zip(ids, self._shards.read(ids), strict=True)]
+
+    def _row(self, number: int, record: bytes) -> Row:
+        packed = self.manifest
         try:
-            # No thread for one row, and none can be had for no row.
-            found = self._source.__getitems__(keys) if len(keys) > 1 else [self._source[key] for key in keys]
-        except RuntimeError as error:  # array_record's for a checksum that does not fit, and for a file that is gone
-            remedy = 'copy the pack again, or delete it and pack again'
-            raise ValueError(f'a row of {self._where} cannot be read: {error}; {remedy}') from error
-        return [records.decode_row(record, self.manifest.row_tokens, self._dtype) for record in found]
+            return records.decode_row(record, packed.row_tokens, packed.vocab, len(self.split.sources))
+        except ValueError as error:
+            raise ValueError(f'{self._shards.where(number)}: {error}; {REMEDY}') from None
 
 
 class RowOrder:
@@ -139,6 +136,7 @@ def train_batches(
     config: RowsConfig,
     start_step: int,
     part: np.ndarray | None = None,
+    pack_fingerprint: str | None = None,
 ) -> Iterator[tuple[int, np.ndarray, Batch]]:
     """Yields (step, row_ids, batch) from `start_step` on; both are this process's part of the global batch.
 
@@ -147,13 +145,14 @@ def train_batches(
       config: batch_rows is B of the global batch; `prefetch` batches are read ahead by as many threads.
       start_step: the first step, from 0.
       part: which rows of a batch this process reads, in 0 … B − 1; None is all.
+      pack_fingerprint: of the pack that the run is of; None takes the one that is there.
 
     Raises:
-      ValueError: at once, if the pack is not whole; when the rows run out without `repeat` (`require_steps` says so before
-        the first step).
+      ValueError: at once, if the pack is not whole or another one; at the batch, for a row that cannot be read, and when the
+        rows run out without `repeat` (`require_steps` says so before the first step).
     """
     part = np.arange(config.batch_rows) if part is None else part
-    rows = PackedRows(pack_folder, 'train')
+    rows = PackedRows(pack_folder, 'train', pack_fingerprint)
     order = RowOrder(len(rows), config.seed)
     stop = _NO_LIMIT if config.repeat else len(rows) // config.batch_rows
 
