@@ -16,7 +16,19 @@ PACKAGES = ('smelt_jax', 'pallas_kernels', 'experiments')
 
 # Room → what it may import of ours: a room, or one module of it. Itself always. `X.config` are the settings of room X.
 SETTINGS = {'data.config', 'model.config', 'train.config', 'evaluate.config', 'parallel.config'}
-MODEL_SIDE = {'batch', 'config', 'runs', 'version', 'host', 'screen', 'data', 'model', 'budget', 'parallel'} | SETTINGS
+MODEL_SIDE = {
+    'batch',
+    'storage',
+    'config',
+    'runs',
+    'version',
+    'host',
+    'screen',
+    'data',
+    'model',
+    'budget',
+    'parallel',
+} | SETTINGS
 ALLOWED: dict[str, set[str]] = {
     'version': set(),
     'batch': set(),
@@ -26,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     'storage': set(),
     'data': {'batch', 'version', 'storage'},
     'model': {'batch', 'pallas_kernels'},
-    'budget': {'model.config', 'screen'},
+    'budget': {'model.config', 'screen', 'storage'},
     'parallel': {'model', 'pallas_kernels', 'budget'},
     'config': SETTINGS,
     'runs': {'config', 'version', 'storage'},
@@ -34,8 +46,8 @@ ALLOWED: dict[str, set[str]] = {
     'aot': MODEL_SIDE | {'train'},
     'evaluate': MODEL_SIDE | {'train'},
     'probe': MODEL_SIDE | {'train', 'evaluate'},
-    'law': {'runs', 'version'},
-    'figures': {'runs', 'version', 'law'},
+    'law': {'runs', 'version', 'storage'},
+    'figures': {'runs', 'version', 'storage', 'law'},
     'sweep': MODEL_SIDE | {'train', 'evaluate', 'law', 'figures'},
     'bench': MODEL_SIDE | {'train', 'evaluate', 'pallas_kernels'},
     'experiments': {'config', 'budget'} | SETTINGS,
@@ -49,6 +61,7 @@ JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax'}
 STATES_NO_JAX = (
     'version',
     'batch',
+    'storage',
     'host',
     'screen',
     'data',
@@ -59,7 +72,19 @@ STATES_NO_JAX = (
     'figures',
     'experiments',
 )
-LOADS_NO_JAX = ('version', 'batch', 'host', 'screen', 'budget', 'config', 'runs', 'law', 'figures', 'experiments')
+LOADS_NO_JAX = (
+    'version',
+    'batch',
+    'storage',
+    'host',
+    'screen',
+    'budget',
+    'config',
+    'runs',
+    'law',
+    'figures',
+    'experiments',
+)
 KNOWS_ML_COLLECTIONS = ('smelt_jax/config.py', 'smelt_jax/cli/flags.py', 'experiments/')
 
 

@@ -29,10 +29,10 @@ def define_flags() -> None:
 def run(word: str) -> None:
     """Measures, and prints a table."""
     import rich
-    from etils import epath
     from rich.table import Table
 
     from smelt_jax.bench import experts, step
+    from smelt_jax.storage.files import as_path
 
     config = run_config()
     figures = {'step': step.measure, 'experts': experts.measure}[word](config, flags.FLAGS.repeats)
@@ -44,4 +44,4 @@ def run(word: str) -> None:
         )
     rich.print(table)
     if flags.FLAGS.json:
-        epath.Path(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')
+        as_path(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')

@@ -7,10 +7,24 @@ from collections.abc import Iterator
 
 from etils import epath
 
+SCHEMES = ('gs', 's3', 'az', 'hf')  # epath's
+
+
+def as_path(path: epath.PathLike) -> epath.Path:
+    """The path that a user named. ValueError for a scheme that epath does not know."""
+    scheme, found, _ = os.fspath(path).partition('://')
+    if found and scheme not in SCHEMES:
+        known = ', '.join(f'{name}://' for name in SCHEMES)
+        raise ValueError(f'{path}: {scheme}:// is no place for files; give a folder, or one of {known}')
+    return epath.Path(path)
+
 
 def is_local(path: epath.PathLike) -> bool:
-    """Whether the path is of a file system, a mounted one too: it can be locked, appended to, read at any place."""
-    return '://' not in os.fspath(path)
+    """Whether the path is of a file system, a mounted one too: it can be locked, appended to, read at any place.
+
+    epath takes /gs/… for gs://…, so that is none.
+    """
+    return '://' not in os.fspath(as_path(path))
 
 
 def write_atomically(file: epath.Path, content: str | bytes) -> None:
@@ -39,9 +53,8 @@ def naming(path: epath.PathLike) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno is None:
-            message = str(error) if str(path) in str(error) else f'{path}: {error}'
-            raise type(error)(message) from error
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
+            raise OSError(f'{path}: {error}') from error
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def _write(file: epath.Path, content: str | bytes) -> None:

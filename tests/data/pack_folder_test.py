@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from etils import epath
 from packs import contents, sentences, small_pack, write_jsonl
 
 from smelt_jax.data import corpora, packing
 from smelt_jax.data.config import PackConfig
 from smelt_jax.data.manifest import load_manifest, load_tokenizer, open_pack
 from smelt_jax.data.rows import PackedRows
+from smelt_jax.storage.hold import held
 
 ROOT = Path(__file__).parents[2]
 TEXTS = sentences(60)
@@ -54,7 +56,8 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_runs_at_once_are_one_too_many(tmp_path: Path) -> None:
     (tmp_path / 'p').mkdir()
-    with packing._locked(tmp_path / 'p'), pytest.raises(ValueError, match='is being packed by another process'):
+    who = rf'p is in use by process {os.getpid()} on .* since 20.*; wait for it, or stop it'
+    with held(epath.Path(tmp_path / 'p' / packing._HOLDER)), pytest.raises(ValueError, match=who):
         small_pack(tmp_path / 'p', TEXTS)
     small_pack(tmp_path / 'p', TEXTS)
 
@@ -122,7 +125,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for out in (tmp_path / 'file', tmp_path / 'file' / 'p', Path('/proc/p')):
         with pytest.raises(ValueError, match=f'cannot write {out}: .*; make room there, or choose another --out'):
             packing.pack(PackConfig(corpora=(corpus,)), out)
-    with pytest.raises(ValueError, match='mount the bucket'):
+    with pytest.raises(ValueError, match='name a disk, or a mount of the bucket'):
         packing.pack(PackConfig(corpora=(corpus,)), 'gs://bucket/p')
 
 
