@@ -62,9 +62,7 @@ def pack(config: PackConfig, out: epath.PathLike, console: Console | None = None
     """
     config.check()
     if not is_local(out):
-        raise ValueError(
-            f'--out={out}: array_record writes to file systems only; name a disk, or a mount of the bucket'
-        )
+        raise ValueError(f'{out}: rows are written to a disk; give --out, or data.pack of a sweep, a folder on one')
     folder = as_path(out).expanduser()
     inputs = describe_inputs(config)
     console = console or Console(markup=False, quiet=True)

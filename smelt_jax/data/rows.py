@@ -95,16 +95,19 @@ def row_ids(rows: Sized, config: RowsConfig, step: int) -> np.ndarray:
     return RowOrder(len(rows), config.seed).ids(step * config.batch_rows, (step + 1) * config.batch_rows)
 
 
-def steps_available(pack_folder: epath.PathLike, config: RowsConfig) -> int | None:
+def steps_available(packed: manifest.Manifest, config: RowsConfig) -> int | None:
     """Steps that the training rows allow, whole batches only; None if `config.repeat` lifts the limit."""
-    return None if config.repeat else manifest.load_manifest(pack_folder).train.rows // config.batch_rows
+    return None if config.repeat else packed.train.rows // config.batch_rows
 
 
 def require_steps(pack_folder: epath.PathLike, config: RowsConfig, start: int, stop: int) -> None:
     """Raises ValueError if there are no rows for steps start … stop - 1: at the start of a run, not at its end."""
-    allowed = steps_available(pack_folder, config)
+    _require(manifest.load_manifest(pack_folder), pack_folder, config, start, stop)
+
+
+def _require(packed: manifest.Manifest, pack_folder: epath.PathLike, config: RowsConfig, start: int, stop: int) -> None:
+    allowed = steps_available(packed, config)
     if allowed is not None and stop > max(allowed, start):
-        packed = manifest.load_manifest(pack_folder)
         more = 'pack more text'
         if packed.over_budget:
             more = f'pack with a larger pack.max_bytes, which left out {packed.over_budget:,} documents'
@@ -154,7 +157,8 @@ def train_batches(
     part = np.arange(config.batch_rows) if part is None else part
     rows = PackedRows(pack_folder, 'train', pack_fingerprint)
     order = RowOrder(len(rows), config.seed)
-    stop = _NO_LIMIT if config.repeat else len(rows) // config.batch_rows
+    steps = steps_available(rows.manifest, config)
+    stop = _NO_LIMIT if steps is None else steps
 
     def read(step: int) -> tuple[int, np.ndarray, Batch]:
         first = int(step) * config.batch_rows
@@ -165,7 +169,8 @@ def train_batches(
         if start_step < stop:
             options = grain.ReadOptions(num_threads=config.prefetch, prefetch_buffer_size=config.prefetch)
             yield from grain.MapDataset.range(start_step, stop).map(read).to_iter_dataset(options)
-        require_steps(pack_folder, config, start_step, max(start_step, stop) + 1)
+        # By the manifest that was opened: the one that lies there now may be another.
+        _require(rows.manifest, pack_folder, config, start_step, max(start_step, stop) + 1)
 
     return batches()
 
@@ -190,13 +195,15 @@ def heldout_ids(rows: Sized, max_rows: int) -> np.ndarray:
     return np.arange(count) * len(rows) // count
 
 
-def heldout_batches(pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0) -> Iterator[HeldoutBatch]:
+def heldout_batches(
+    pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0, pack_fingerprint: str | None = None
+) -> Iterator[HeldoutBatch]:
     """All held-out rows once, in order, or `max_rows` of them evenly spaced.
 
     Every batch has `batch_rows` rows; the last one is filled up with empty rows, which are segment 0 and carry no loss.
     Raises ValueError as `train_batches`, and without held-out rows.
     """
-    rows = PackedRows(pack_folder, 'heldout')
+    rows = PackedRows(pack_folder, 'heldout', pack_fingerprint)
     ids = heldout_ids(rows, max_rows)
     empty = Row(*np.zeros((5, rows.manifest.row_tokens + 1), np.int32))
 

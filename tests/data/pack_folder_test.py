@@ -125,7 +125,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for out in (tmp_path / 'file', tmp_path / 'file' / 'p', Path('/proc/p')):
         with pytest.raises(ValueError, match=f'cannot write {out}: .*; make room there, or choose another --out'):
             packing.pack(PackConfig(corpora=(corpus,)), out)
-    with pytest.raises(ValueError, match='name a disk, or a mount of the bucket'):
+    with pytest.raises(ValueError, match='gs://bucket/p: rows are written to a disk; give --out'):
         packing.pack(PackConfig(corpora=(corpus,)), 'gs://bucket/p')
 
 

@@ -110,7 +110,7 @@ def test_running_out_is_found_at_the_start(packed: Path) -> None:
     rows = len(PackedRows(packed, 'train'))
     config = RowsConfig(batch_rows=7)
     allowed = rows // 7
-    assert steps_available(packed, config) == allowed
+    assert steps_available(load_manifest(packed), config) == allowed
     require_steps(packed, config, 0, allowed)
     with pytest.raises(ValueError, match=f'has {rows}, enough for {allowed} steps of batch_rows=7.*data.repeat=True'):
         require_steps(packed, config, 3, allowed + 1)
@@ -130,7 +130,7 @@ def test_text_that_was_left_out_for_its_size_is_the_first_remedy(packed: Path, t
 def test_repeating_goes_on_pass_after_pass(packed: Path) -> None:
     rows = len(PackedRows(packed, 'train'))
     config = RowsConfig(batch_rows=7, repeat=True)
-    assert steps_available(packed, config) is None
+    assert steps_available(load_manifest(packed), config) is None
     require_steps(packed, config, 0, 10**9)
     ids = np.concatenate([ids for _, ids, _ in itertools.islice(train_batches(packed, config, 0), 2 * rows // 7)])
     assert sorted(ids[:rows]) == list(range(rows))

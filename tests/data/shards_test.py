@@ -16,7 +16,7 @@ from packs import sentences, small_pack
 
 from smelt_jax.data import manifest, records, shards
 from smelt_jax.data.config import RowsConfig
-from smelt_jax.data.rows import PackedRows, row_ids, train_batches
+from smelt_jax.data.rows import PackedRows, heldout_batches, row_ids, train_batches
 
 TEXTS = sentences(60)
 SHARD_ROWS = 151  # so there are three full shards, and one that is not
@@ -80,17 +80,23 @@ def test_a_shard_with_other_rows_is_found_at_start(pack: Path) -> None:
         manifest.open_pack(pack)
 
 
-def test_the_other_pack_is_one_of_its_own(pack: Path, tmp_path: Path) -> None:
-    other = manifest.load_manifest(other_pack(tmp_path / 'elsewhere' / 'p')).fingerprint
-    shutil.copy(tmp_path / 'elsewhere' / 'p' / 'manifest.json', pack / 'manifest.json')
-    with pytest.raises(ValueError, match=r'of another pack|has 68 rows'):
+def test_a_manifest_of_another_pack_is_found_at_start(pack: Path, tmp_path: Path) -> None:
+    shutil.copy(other_pack(tmp_path / 'elsewhere' / 'p') / 'manifest.json', pack / 'manifest.json')
+    with pytest.raises(ValueError, match=r'of another pack|has \d+ rows'):
         manifest.open_pack(pack)
-    wanted = manifest.load_manifest(tmp_path / 'elsewhere' / 'p')
-    manifest.open_pack(tmp_path / 'elsewhere' / 'p', pack_fingerprint=wanted.fingerprint)
-    with pytest.raises(
-        ValueError, match=rf'elsewhere/p was packed anew: it is pack {other[:12]} now, not c0ffee; bring'
+
+
+def test_a_pack_of_the_same_name_is_refused_where_one_is_asked_for(pack: Path, tmp_path: Path) -> None:
+    mine, other = manifest.load_manifest(pack).fingerprint, other_pack(tmp_path / 'elsewhere' / 'p')
+    manifest.open_pack(pack, pack_fingerprint=mine)
+    found = manifest.open_pack(other).fingerprint
+    complaint = rf'elsewhere/p was packed anew: it is pack {found[:12]} now, not {mine[:12]}; bring that one back'
+    for take in (
+        lambda: train_batches(other, RowsConfig(), 0, pack_fingerprint=mine),
+        lambda: heldout_batches(other, 4, pack_fingerprint=mine),
     ):
-        train_batches(tmp_path / 'elsewhere' / 'p', RowsConfig(), 0, pack_fingerprint='c0ffee')
+        with pytest.raises(ValueError, match=complaint):
+            take()
 
 
 def test_rows_are_not_read_from_a_bucket() -> None:
@@ -217,6 +223,16 @@ def test_a_pack_that_is_touched_under_a_run_is_the_same(pack: Path, running: Ite
     (pack / 'manifest.json').unlink()
     later = list(itertools.islice(running, 20))
     assert [at for at, _, _ in later] == list(range(step + 1, step + 21))
+
+
+def test_a_manifest_that_is_written_anew_under_a_run_changes_nothing_of_it(pack: Path, running: Iterator) -> None:
+    whole = manifest.load_manifest(pack)
+    larger = dataclasses.replace(whole, train=dataclasses.replace(whole.train, rows=10**6))
+    manifest.save(larger, epath.Path(pack))
+    steps = whole.train.rows // 5
+    assert len(list(itertools.islice(running, steps - 8))) == steps - 8
+    with pytest.raises(ValueError, match=rf'has {whole.train.rows}, enough for {steps} steps of batch_rows=5'):
+        next(running)
 
 
 def test_more_shards_than_a_process_may_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
