@@ -22,7 +22,7 @@ from etils import epath
 
 from smelt_jax.config import RunConfig, diff, from_dict, to_dict
 from smelt_jax.storage import hold
-from smelt_jax.storage.files import as_path, write_atomically
+from smelt_jax.storage.files import reach, write_atomically
 from smelt_jax.storage.lines import Lines
 
 # These say how a machine does the work or where it finds it, and change no number of the run.
@@ -59,7 +59,7 @@ class RunDir:
     """Paths of a run, and the reading and writing of its small files."""
 
     def __init__(self, path: epath.PathLike) -> None:
-        self.path = as_path(path)
+        self.path = reach(path)
         self.config_file = self.path / 'config.json'
         self.lineage_file = self.path / 'lineage.json'
         self.checkpoints = self.path / 'checkpoints'

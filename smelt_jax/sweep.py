@@ -26,7 +26,7 @@ from smelt_jax.evaluate.heldout import evaluate
 from smelt_jax.evaluate.text import pack_references
 from smelt_jax.figures.loss_flops import loss_flops
 from smelt_jax.runs import RunDir
-from smelt_jax.storage.files import as_path, write_atomically
+from smelt_jax.storage.files import as_path, reach, write_atomically
 from smelt_jax.train.branch import branch
 from smelt_jax.train.loop import train
 
@@ -43,7 +43,7 @@ def sweep(runs: dict[str, RunConfig], workdir: str, console: rich.console.Consol
     Raises:
       ValueError: the arms would not read the same rows, or would not be scored on the same text; or as the parts raise it.
     """
-    root = as_path(workdir)
+    root = reach(workdir)
     runs = with_pack(runs, root)
     first = next(iter(runs.values()))
     console.rule('packing')

@@ -11,6 +11,8 @@ from typing import Any
 
 from etils.epath import backend, stat_utils
 
+from smelt_jax.storage import files
+
 
 class Bucket(backend.Backend):
     """gs://NAME/… is ROOT/NAME/…; what etils.epath asks of gs:// comes here while `patch` lasts."""
@@ -26,6 +28,7 @@ class Bucket(backend.Backend):
         monkeypatch.setitem(gpath._PREFIX_TO_BACKEND, 'gs', self)
         monkeypatch.setattr(gpath, '_GCS_BACKENDS', frozenset({self}))
         monkeypatch.setattr(gpath, '_is_tf_installed', lambda: False)
+        monkeypatch.setattr(files, '_installed', lambda package: True)
 
     def path(self, path: os.PathLike | str) -> Path:
         """Where an object lies."""

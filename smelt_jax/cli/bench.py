@@ -32,7 +32,7 @@ def run(word: str) -> None:
     from rich.table import Table
 
     from smelt_jax.bench import experts, step
-    from smelt_jax.storage.files import as_path
+    from smelt_jax.storage.files import reach
 
     config = run_config()
     figures = {'step': step.measure, 'experts': experts.measure}[word](config, flags.FLAGS.repeats)
@@ -44,4 +44,4 @@ def run(word: str) -> None:
         )
     rich.print(table)
     if flags.FLAGS.json:
-        as_path(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')
+        reach(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')

@@ -22,7 +22,7 @@ from etils import epath
 
 from smelt_jax.data import local
 from smelt_jax.data.documents import Document, Tally, decode_utf8, without_surrogates
-from smelt_jax.storage.files import as_path, is_local
+from smelt_jax.storage.files import is_local, reach
 
 READERS = ('local', 'jsonl', 'text', 'parquet')
 _HASH_CHUNK = 1 << 20
@@ -95,7 +95,7 @@ def _reader(spec: str) -> str:
 def _files(spec: str) -> tuple[epath.Path, list[epath.Path]]:
     """(folder the relative names start from, the files in order)."""
     reader, _, where = spec.partition(':')
-    path = as_path(where).expanduser()
+    path = reach(where).expanduser()
     if reader == 'text':
         if not path.is_dir():
             raise ValueError(f'corpus {spec!r}: {path} is not a folder; name a folder of text files')

@@ -17,7 +17,7 @@ from etils import epath
 
 from smelt_jax.data import tokenizer
 from smelt_jax.data.shards import Shard, check_shards
-from smelt_jax.storage.files import as_path, is_local, write_atomically
+from smelt_jax.storage.files import is_local, reach, write_atomically
 
 FORMAT = 'smelt_jax.pack'
 VERSION = 2
@@ -118,7 +118,7 @@ def save(manifest: Manifest, folder: epath.Path) -> None:
 def load_manifest(folder: epath.PathLike) -> Manifest:
     """Reads manifest.json alone. ValueError if it is missing, unreadable, foreign, of another format version, or changed
     since it was written."""
-    path, remedy = as_path(folder) / FILE_NAME, 'restore it from a copy, or delete the folder and pack again'
+    path, remedy = reach(folder) / FILE_NAME, 'restore it from a copy, or delete the folder and pack again'
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:

@@ -25,7 +25,7 @@ from smelt_jax.data.documents import Budget, Tally, is_heldout, order_key, uniqu
 from smelt_jax.data.records import SplitWriter
 from smelt_jax.data.shards import Shard
 from smelt_jax.data.spill import Item, Part, Spill
-from smelt_jax.storage.files import as_path, is_local
+from smelt_jax.storage.files import is_local, reach
 from smelt_jax.storage.hold import held
 from smelt_jax.version import __version__
 
@@ -63,7 +63,7 @@ def pack(config: PackConfig, out: epath.PathLike, console: Console | None = None
     config.check()
     if not is_local(out):
         raise ValueError(f'{out}: rows are written to a disk; give --out, or data.pack of a sweep, a folder on one')
-    folder = as_path(out).expanduser()
+    folder = reach(out).expanduser()
     inputs = describe_inputs(config)
     console = console or Console(markup=False, quiet=True)
     try:
@@ -91,7 +91,7 @@ def describe_inputs(config: PackConfig) -> dict[str, dict[str, object]]:
     files: dict[str, object] = dict(corpora.identity(config.corpora))
     kind, _, path = config.tokenizer.partition(':')
     if kind == 'file':
-        files['tokenizer'] = corpora.file_hash(as_path(path).expanduser())
+        files['tokenizer'] = corpora.file_hash(reach(path).expanduser())
         settings['tokenizer'] = kind
     return {'config': settings, 'files': files}
 

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
-from smelt_jax.storage.files import as_path, write_atomically
+from smelt_jax.storage.files import reach, write_atomically
 
 # Okabe and Ito's palette, told apart with any kind of colour vision; the markers tell the same in black and white.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
@@ -54,7 +54,7 @@ def style_of(place: int, arms: int) -> tuple[str, str]:
 
 def check_suffix(file: epath.PathLike) -> epath.Path:
     """The file as a path. Raises ValueError if its suffix is of no format that figures are written in."""
-    path = as_path(file)
+    path = reach(file)
     if path.suffix not in SUFFIXES:
         raise ValueError(f'{path}: figures are written as {", ".join(SUFFIXES)}; give the file one of these suffixes')
     return path

@@ -2,29 +2,44 @@
 what only a file system can do; `is_local` is the one place that asks."""
 
 import contextlib
+import importlib.util
 import os
 from collections.abc import Iterator
 
 from etils import epath
 
-SCHEMES = ('gs', 's3', 'az', 'hf')  # epath's
+CLIENTS = {'gs': 'gcsfs', 's3': 's3fs', 'az': 'adlfs', 'hf': 'huggingface_hub'}  # of epath's schemes
 
 
 def as_path(path: epath.PathLike) -> epath.Path:
-    """The path that a user named. ValueError for a scheme that epath does not know."""
+    """The path that a user named; nothing is read. ValueError for a scheme that epath does not know."""
     scheme, found, _ = os.fspath(path).partition('://')
-    if found and scheme not in SCHEMES:
-        known = ', '.join(f'{name}://' for name in SCHEMES)
-        raise ValueError(f'{path}: {scheme}:// is no place for files; give a folder, or one of {known}')
+    if found and scheme not in CLIENTS:
+        places = ', '.join(f'{name}://' for name in CLIENTS)
+        raise ValueError(f'{path}: {scheme}:// is no place for files; give a folder, or one of {places}')
     return epath.Path(path)
 
 
 def is_local(path: epath.PathLike) -> bool:
     """Whether the path is of a file system, a mounted one too: it can be locked, appended to, read at any place.
 
-    epath takes /gs/… for gs://…, so that is none.
+    epath takes /gs/… for gs://…, so that is none. ValueError as `as_path`.
     """
     return '://' not in os.fspath(as_path(path))
+
+
+def reach(path: epath.PathLike) -> epath.Path:
+    """`as_path` of what is to be read or written. ValueError, too, if what it takes to reach the bucket is not installed."""
+    found = as_path(path)
+    if not is_local(found):
+        client = CLIENTS[os.fspath(found).partition('://')[0]]
+        if not (_installed(client) or _installed('tensorflow')):  # epath prefers the second
+            raise ValueError(f'{path}: it takes {client} to reach it, which is not there; pip install {client}')
+    return found
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def write_atomically(file: epath.Path, content: str | bytes) -> None:

@@ -16,9 +16,10 @@ from smelt_jax.data.documents import Tally
 from smelt_jax.data.packing import pack
 from smelt_jax.figures.style import new_figure, save
 from smelt_jax.runs import Lineage, RunDir
-from smelt_jax.storage import hold
+from smelt_jax.storage import files, hold
 from smelt_jax.storage.files import is_local, write_atomically
 from smelt_jax.storage.lines import Lines
+from smelt_jax.sweep import launcher_lines
 from smelt_jax.train.branch import _way
 
 TRUNK = Lineage('trunk', 'rows', 'bytes', 0, 12)
@@ -56,6 +57,18 @@ def test_a_place_that_cannot_be_is_named() -> None:
             ValueError, match=r'^http://x/p(.png)?: http:// is no place for files; give a folder, or one of gs:'
         ):
             take('http://x/p')
+
+
+def test_what_it_takes_to_reach_a_bucket_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, '_installed', lambda package: package not in ('gcsfs', 'tensorflow'))
+    for take in (RunDir, manifest.load_manifest, lambda path: save(new_figure()[0], f'{path}.png')):
+        with pytest.raises(ValueError, match=r'^gs://b/p(.png)?: it takes gcsfs to reach it, .*; pip install gcsfs$'):
+            take('gs://b/p')
+    RunDir('s3://b/p')
+    runs = {'a': RUN}
+    assert (
+        'gs://b/sweep/a/trunk' in launcher_lines('experiments/x.py', runs, 'gs://b/sweep')[1][0]
+    )  # for other machines
 
 
 def test_a_run_directory_is_the_same_in_a_bucket(place: str, tmp_path: Path) -> None:
