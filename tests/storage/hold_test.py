@@ -160,7 +160,7 @@ def test_a_lease_is_good_for_a_minute(bucket: Bucket, age: float, taken: bool) -
         with hold.held(LEASED):
             assert hold.holder(LEASED).startswith(f'process {os.getpid()}')
     else:
-        who = rf'run is in use by process 7 on far since long; .* its hold runs out in \d+ seconds'
+        who = r'run is in use by process 7 on far since long; .* its hold runs out in \d+ seconds'
         with pytest.raises(ValueError, match=who), hold.held(LEASED):
             pass
         assert 'secret' in LEASED.read_text()
