@@ -8,22 +8,23 @@ incidents.jsonl  what went otherwise than planned: see `train/watch.py`
 tensorboard/     the same, as events
 records.jsonl    one line an evaluation
 holder           of a run that is trained, which process writes it
+
+The directory is an etils.epath path: in a bucket (gs://) all of this is as on a disk.
 """
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
-import os
-import socket
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from etils import epath
 
 from smelt_jax.config import RunConfig, diff, from_dict, to_dict
+from smelt_jax.storage import hold
+from smelt_jax.storage.files import reach, write_atomically
+from smelt_jax.storage.lines import Lines
 
 # These say how a machine does the work or where it finds it, and change no number of the run.
 FREE_KEYS = (
@@ -68,7 +69,7 @@ class RunDir:
     """Paths of a run, and the reading and writing of its small files."""
 
     def __init__(self, path: epath.PathLike) -> None:
-        self.path = epath.Path(path)
+        self.path = reach(path)
         self.config_file = self.path / 'config.json'
         self.lineage_file = self.path / 'lineage.json'
         self.checkpoints = self.path / 'checkpoints'
@@ -76,6 +77,7 @@ class RunDir:
         self.incidents_file = self.path / 'incidents.jsonl'
         self.records_file = self.path / 'records.jsonl'
         self.tensorboard = self.path / 'tensorboard'
+        self._holder = self.path / 'holder'
 
     def claim(self, run: RunConfig, lineage: Lineage, write: bool = True) -> None:
         """Makes the directory this run's, or finds that it already is. Free keys become those of `run`. With `write` off it
@@ -110,35 +112,18 @@ class RunDir:
         self._write_config(run)
         write_atomically(self.lineage_file, json.dumps(dataclasses.asdict(lineage), indent=2) + '\n')
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """One writer at a time. The hold goes when its process does. Raises ValueError, naming who holds it.
-
-        On a local disk or what is mounted like one; elsewhere it holds nothing.
-        """
-        if '://' in str(self.path):
-            yield
-            return
-        descriptor, holder = os.open(self.path, os.O_RDONLY), self.path / 'holder'
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            write_atomically(
-                holder, f'process {os.getpid()} on {socket.gethostname()} since {time.strftime("%F %T")}\n'
-            )
-            try:
-                yield
-            finally:
-                holder.unlink(missing_ok=True)
-        except BlockingIOError:
-            who = self.holder() or 'another process'
-            raise ValueError(f'{self.path} is in use by {who}; wait for it, or stop it') from None
-        finally:
-            os.close(descriptor)
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        """One writer at a time: on a disk by a lock, in a bucket by a lease (storage/hold.py). Raises ValueError, naming who
+        holds it."""
+        return hold.held(self._holder)
 
     def holder(self) -> str:
         """Who holds it, in words; '' if nobody does."""
-        file = self.path / 'holder'
-        return file.read_text().strip() if file.exists() else ''
+        return hold.holder(self._holder)
+
+    def metrics_lines(self) -> Lines:
+        """metrics.jsonl, to add lines to."""
+        return Lines(self.metrics_file)
 
     def _write_config(self, run: RunConfig) -> None:
         write_atomically(self.config_file, json.dumps(to_dict(run), indent=2) + '\n')
@@ -221,17 +206,6 @@ def read_lines(file: epath.Path, needed: Sequence[str]) -> list[dict[str, Any]]:
                 raise ValueError(f'{file}, line {number}: has no {", ".join(missing)}; remove the line')
             found.append(line)
     return found
-
-
-def write_atomically(file: epath.Path, text: str) -> None:
-    """The whole text or the old file: never a part, whatever kills the process. Raises OSError, naming the file."""
-    temporary = file.parent / f'.{file.name}.{os.getpid()}'
-    try:
-        temporary.write_text(text)
-        temporary.replace(file)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def _read_json(file: epath.Path) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from smelt_jax.evaluate.compare import Arm, compare, tables
 from smelt_jax.evaluate.heldout import evaluate
 from smelt_jax.evaluate.text import pack_references
 from smelt_jax.figures.loss_flops import loss_flops
-from smelt_jax.runs import RunDir, write_atomically
+from smelt_jax.runs import RunDir
+from smelt_jax.storage.files import as_path, reach, write_atomically
 from smelt_jax.train.branch import branch
 from smelt_jax.train.loop import train
 
@@ -49,7 +50,7 @@ def sweep(
     Raises:
       ValueError: the arms would not read the same rows, or would not be scored on the same text; or as the parts raise it.
     """
-    root = epath.Path(workdir)
+    root = reach(workdir)
     runs = with_pack(runs, root)
     first = next(iter(runs.values()))
     console.rule('packing')
@@ -87,7 +88,7 @@ def launcher_lines(
       settings: KEY=VALUE, as they are set in `runs`.
       joined: flags of every command that runs a model: how its processes find together.
     """
-    runs = with_pack(runs, epath.Path(workdir))
+    runs = with_pack(runs, as_path(workdir))
     overrides = [f'--config.{entry}' for entry in settings if not entry.startswith('data.pack=')]
     packing, lines = '', []
     for name, run in runs.items():

@@ -18,6 +18,7 @@ PACKAGES = ('smelt_jax', 'pallas_kernels', 'experiments')
 SETTINGS = {'data.config', 'model.config', 'train.config', 'evaluate.config', 'parallel.config'}
 MODEL_SIDE = {
     'batch',
+    'storage',
     'config',
     'runs',
     'version',
@@ -36,18 +37,19 @@ ALLOWED: dict[str, set[str]] = {
     'stop': set(),
     'screen': set(),
     'pallas_kernels': set(),
-    'data': {'batch', 'version'},
+    'storage': set(),
+    'data': {'batch', 'version', 'storage'},
     'model': {'batch', 'pallas_kernels'},
-    'budget': {'model.config', 'screen'},
+    'budget': {'model.config', 'screen', 'storage'},
     'parallel': {'model', 'pallas_kernels', 'budget'},
     'config': SETTINGS,
-    'runs': {'config', 'version'},
+    'runs': {'config', 'version', 'storage'},
     'train': MODEL_SIDE,
     'aot': MODEL_SIDE | {'train'},
     'evaluate': MODEL_SIDE | {'train'},
     'probe': MODEL_SIDE | {'train', 'evaluate'},
-    'law': {'runs', 'version'},
-    'figures': {'runs', 'version', 'law'},
+    'law': {'runs', 'version', 'storage'},
+    'figures': {'runs', 'version', 'storage', 'law'},
     'sweep': MODEL_SIDE | {'train', 'evaluate', 'law', 'figures'},
     'bench': MODEL_SIDE | {'train', 'evaluate', 'pallas_kernels'},
     'experiments': {'config', 'budget'} | SETTINGS,
@@ -61,6 +63,7 @@ JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax'}
 STATES_NO_JAX = (
     'version',
     'batch',
+    'storage',
     'host',
     'stop',
     'screen',
@@ -72,7 +75,19 @@ STATES_NO_JAX = (
     'figures',
     'experiments',
 )
-LOADS_NO_JAX = ('version', 'batch', 'host', 'screen', 'budget', 'config', 'runs', 'law', 'figures', 'experiments')
+LOADS_NO_JAX = (
+    'version',
+    'batch',
+    'storage',
+    'host',
+    'screen',
+    'budget',
+    'config',
+    'runs',
+    'law',
+    'figures',
+    'experiments',
+)
 KNOWS_ML_COLLECTIONS = ('smelt_jax/config.py', 'smelt_jax/cli/flags.py', 'experiments/')
 
 

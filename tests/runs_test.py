@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from runs_helper import RUN, edit, fill, times_of
 
 from smelt_jax.parallel.config import MeshConfig
-from smelt_jax.runs import FREE_KEYS, Lineage, RunDir, config_fingerprint, read_lines, write_atomically
+from smelt_jax.runs import FREE_KEYS, Lineage, RunDir, config_fingerprint, read_lines
+from smelt_jax.storage.files import write_atomically
 
 TRUNK = Lineage('trunk', 'rows', 'bytes', 0, 12)
 BRANCH = Lineage('branch', 'rows', 'bytes', 10, 17, '../trunk', 'c0ffee')

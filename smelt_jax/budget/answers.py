@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Container, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from smelt_jax.budget.grid import cells, worst
 from smelt_jax.budget.matching import Rules
 from smelt_jax.budget.protocols import find_partners, remedies
 from smelt_jax.model.config import ModelConfig
+from smelt_jax.storage.files import is_local, reach
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,8 +138,9 @@ def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdo
     if json_file and json_file == markdown_file:
         raise ValueError(f'--json and --markdown are both {json_file}; give each a file of its own')
     for flag, file in (('json', json_file), ('markdown', markdown_file)):
-        folder = Path(file or '.').parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
+        folder = reach(file or '.').parent
+        # A bucket has no folders: what cannot be written there is found when it is written.
+        if is_local(folder) and not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise ValueError(f'--{flag}={file}: {folder} is no folder that can be written; make it, or give another')
     answer = ask()
     console = Console(markup=False)
@@ -147,10 +148,10 @@ def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdo
     for line in answer.lines:
         console.print(line, highlight=False, soft_wrap=True)
     if json_file:
-        Path(json_file).write_text(json.dumps(answer.data, indent=1) + '\n')
+        reach(json_file).write_text(json.dumps(answer.data, indent=1) + '\n')
     if markdown_file:
         tables = [screen.markdown(table) for table in answer.tables]
-        Path(markdown_file).write_text('\n'.join([f'# {question}\n', *tables, *answer.lines]) + '\n')
+        reach(markdown_file).write_text('\n'.join([f'# {question}\n', *tables, *answer.lines]) + '\n')
     if answer.trouble:
         raise ValueError(answer.trouble)
 

@@ -33,10 +33,10 @@ def define_flags() -> None:
 def run(word: str) -> None:
     """Measures, and prints a table."""
     import rich
-    from etils import epath
     from rich.table import Table
 
     from smelt_jax.bench import experts, saving, step
+    from smelt_jax.storage.files import reach
 
     config = run_config()
     measures = (step.measure, experts.measure, saving.measure, saving.measure_restart)
@@ -49,4 +49,4 @@ def run(word: str) -> None:
         )
     rich.print(table)
     if flags.FLAGS.json:
-        epath.Path(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')
+        reach(flags.FLAGS.json).write_text(json.dumps(figures, indent=1) + '\n')

@@ -22,6 +22,7 @@ from etils import epath
 
 from smelt_jax.data import local
 from smelt_jax.data.documents import Document, Tally, decode_utf8, without_surrogates
+from smelt_jax.storage.files import is_local, reach
 
 READERS = ('local', 'jsonl', 'text', 'parquet')
 _HASH_CHUNK = 1 << 20
@@ -94,7 +95,7 @@ def _reader(spec: str) -> str:
 def _files(spec: str) -> tuple[epath.Path, list[epath.Path]]:
     """(folder the relative names start from, the files in order)."""
     reader, _, where = spec.partition(':')
-    path = epath.Path(where).expanduser()
+    path = reach(where).expanduser()
     if reader == 'text':
         if not path.is_dir():
             raise ValueError(f'corpus {spec!r}: {path} is not a folder; name a folder of text files')
@@ -103,7 +104,7 @@ def _files(spec: str) -> tuple[epath.Path, list[epath.Path]]:
         parts = path.parts
         fixed = next((i for i, part in enumerate(parts) if any(mark in part for mark in '*?[')), len(parts) - 1)
         root, pattern = epath.Path(*parts[:fixed]), '/'.join(parts[fixed:])
-        if '**' in pattern and '://' in where:
+        if '**' in pattern and not is_local(root):
             raise ValueError(f'corpus {spec!r}: ** needs a listing of the whole bucket; use * for each folder')
         paths = sorted(
             map(epath.Path, pathlib.Path(root).glob(pattern) if '**' in pattern else root.glob(pattern)), key=str

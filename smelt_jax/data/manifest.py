@@ -4,25 +4,26 @@ A pack is a folder:
 
     manifest.json                          written last; without it there is no pack
     tokenizer.json                         unless the tokenizer is `bytes`
-    train-00000-of-00002.array_record …    rows (records.py)
+    train-00000-of-00002.array_record …    rows (records.py) and a seal (shards.py)
     heldout-00000-of-00001.array_record …
 """
 
 import dataclasses
 import hashlib
 import json
-import os
 from typing import Any
 
-from array_record.python.array_record_module import ArrayRecordReader
 from etils import epath
 
 from smelt_jax.data import tokenizer
+from smelt_jax.data.shards import Shard, check_shards
+from smelt_jax.storage.files import is_local, reach, write_atomically
 
 FORMAT = 'smelt_jax.pack'
-VERSION = 1
+VERSION = 2
 FILE_NAME = 'manifest.json'
 SPLITS = ('train', 'heldout')
+_CHECKSUM = 'checksum'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,15 +43,6 @@ class Source:
     def label(self) -> str:
         """DOMAIN/NAME: two domains may have sources of one name."""
         return f'{self.domain}/{self.name}'
-
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """A file of rows; `bytes` is its size."""
-
-    name: str
-    rows: int
-    bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,25 +109,22 @@ def fingerprint(value: Any) -> str:
 
 
 def save(manifest: Manifest, folder: epath.Path) -> None:
-    """Writes manifest.json atomically: it is there whole or not at all."""
-    partial = folder / (FILE_NAME + '.partial')
-    with open(partial, 'w') as file:
-        json.dump(dataclasses.asdict(manifest), file, indent=1)
-        file.write('\n')
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, folder / FILE_NAME)
+    """Writes manifest.json: it is there whole or not at all. Its last key is a checksum of the others."""
+    values = json.loads(json.dumps(dataclasses.asdict(manifest)))
+    text = json.dumps(values | {_CHECKSUM: fingerprint(values)}, indent=1)
+    write_atomically(folder / FILE_NAME, text + '\n')
 
 
 def load_manifest(folder: epath.PathLike) -> Manifest:
-    """Reads manifest.json alone. ValueError if it is missing, unreadable, foreign or of another format version."""
-    path = epath.Path(folder) / FILE_NAME
+    """Reads manifest.json alone. ValueError if it is missing, unreadable, foreign, of another format version, or changed
+    since it was written."""
+    path, remedy = reach(folder) / FILE_NAME, 'restore it from a copy, or delete the folder and pack again'
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:
         raise ValueError(f'{folder} is no pack: it has no {FILE_NAME}; run smelt pack --out={folder}') from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f'cannot read {path}: {error}; delete the folder and pack again') from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f'cannot read {path}: {error}; {remedy}') from error
     if not isinstance(values, dict) or values.get('format') != FORMAT:
         raise ValueError(f'{path} was not written by smelt pack; name another folder')
     if values.get('version') != VERSION:
@@ -143,38 +132,50 @@ def load_manifest(folder: epath.PathLike) -> Manifest:
             f'{path} has format version {values.get("version")}, this smelt_jax reads {VERSION}; '
             f'it was written by smelt_jax {values.get("written_by")}: use that version, or pack again'
         )
-    try:
-        return Manifest(**(values | {name: _split(values[name]) for name in SPLITS}))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f'{path} is damaged ({error}); delete the folder and pack again') from error
+    if values.pop(_CHECKSUM, None) != fingerprint(values):
+        raise ValueError(f'{path} is not as smelt pack wrote it: edited or damaged; {remedy}')
+    return Manifest(**(values | {name: _split(values[name]) for name in SPLITS}))
 
 
-def open_pack(folder: epath.PathLike, tokenizer_fingerprint: str | None = None) -> Manifest:
-    """The manifest of a whole pack: every shard is there, of its size, with its number of rows.
+def open_pack(
+    folder: epath.PathLike, tokenizer_fingerprint: str | None = None, pack_fingerprint: str | None = None
+) -> Manifest:
+    """The manifest of a whole pack: every shard is there, and is the one that was packed (shards.py). Rows are not read.
 
     Args:
-      folder: what `pack` wrote.
+      folder: what `pack` wrote; on a disk or mounted.
       tokenizer_fingerprint: if given, the only tokenizer that will do, e.g. the one a checkpoint was trained with.
+      pack_fingerprint: if given, the only pack that will do, e.g. the one that was opened before in this place.
 
     Raises:
-      ValueError: as `load_manifest`; a shard is missing or truncated; the tokenizer is gone or another one.
+      ValueError: as `load_manifest`; the folder is in a bucket; a shard is missing, truncated or of another pack; the tokenizer
+        is gone or another one; it is not the pack asked for.
     """
+    if not is_local(folder):
+        # One request a row would starve any accelerator, and array_record writes to no bucket.
+        raise ValueError(f'{folder}: rows are read from a disk; copy the pack to one, or mount the bucket')
     manifest = load_manifest(folder)
+    if pack_fingerprint not in (None, manifest.fingerprint):
+        raise ValueError(
+            f'{folder} was packed anew: it is pack {manifest.fingerprint[:12]} now, not {str(pack_fingerprint)[:12]}; '
+            f'bring that one back'
+        )
     if tokenizer_fingerprint not in (None, manifest.tokenizer_fingerprint):
         raise ValueError(
             f'{folder} was packed with tokenizer {manifest.tokenizer} ({manifest.tokenizer_fingerprint[:12]}), '
             f'not with the one asked for ({str(tokenizer_fingerprint)[:12]}); pack again with that one'
         )
-    for name in SPLITS:
-        for shard in manifest.split(name).shards:
-            _check_shard(epath.Path(folder) / shard.name, shard)
-    load_tokenizer(folder)
+    check_shards(folder, [shard for name in SPLITS for shard in manifest.split(name).shards])
+    _load_tokenizer(folder, manifest)
     return manifest
 
 
 def load_tokenizer(folder: epath.PathLike) -> tokenizer.Tokenizer:
     """The tokenizer a pack was made with. ValueError if the one in the folder is another."""
-    manifest = load_manifest(folder)
+    return _load_tokenizer(folder, load_manifest(folder))
+
+
+def _load_tokenizer(folder: epath.PathLike, manifest: Manifest) -> tokenizer.Tokenizer:
     loaded = tokenizer.load(manifest.tokenizer, epath.Path(folder))
     if loaded.fingerprint != manifest.tokenizer_fingerprint:
         raise ValueError(
@@ -200,16 +201,3 @@ def _split(values: dict[str, Any]) -> Split:
     values['sources'] = tuple(Source(**source) for source in values['sources'])
     values['shards'] = tuple(Shard(**shard) for shard in values['shards'])
     return Split(**values)
-
-
-def _check_shard(path: epath.Path, shard: Shard) -> None:
-    remedy = 'copy the pack again, or delete the folder and pack again'
-    if not path.exists():
-        raise ValueError(f'{path} is missing; {remedy}')
-    size = path.stat().length
-    if size != shard.bytes:
-        raise ValueError(f'{path} has {size} bytes, the manifest says {shard.bytes}: truncated or changed; {remedy}')
-    reader = ArrayRecordReader(str(path))
-    rows = reader.num_records() if reader.ok() else 0  # an unreadable footer is no exception, it is zero records
-    if rows != shard.rows:
-        raise ValueError(f'{path} has {rows} rows, the manifest says {shard.rows}: damaged; {remedy}')

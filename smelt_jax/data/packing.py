@@ -10,7 +10,6 @@ whole pack, and what a killed run left is known as such and removed by the next.
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import re
 import shutil
@@ -24,10 +23,13 @@ from smelt_jax.data import corpora, manifest, tokenizer, workers
 from smelt_jax.data.config import PackConfig
 from smelt_jax.data.documents import Budget, Tally, is_heldout, order_key, unique
 from smelt_jax.data.records import SplitWriter
+from smelt_jax.data.shards import Shard
 from smelt_jax.data.spill import Item, Part, Spill
+from smelt_jax.storage.files import is_local, reach
+from smelt_jax.storage.hold import held
 from smelt_jax.version import __version__
 
-_STAGE = '.packing'
+_STAGE, _HOLDER = '.packing', '.packing.holder'
 _OURS = re.compile(r'(train|heldout)-\d{5}-of-\d{5}\.array_record|tokenizer\.json')
 _COLUMNS = (
     progress.TextColumn('{task.description}', markup=False),
@@ -59,14 +61,14 @@ def pack(config: PackConfig, out: epath.PathLike, console: Console | None = None
         the disk is full. Nothing half-valid is left.
     """
     config.check()
-    if '://' in str(out):
-        raise ValueError(f'--out={out}: array_record writes to file systems only; mount the bucket and name the mount')
-    folder = epath.Path(out).expanduser()
+    if not is_local(out):
+        raise ValueError(f'{out}: rows are written to a disk; give --out, or data.pack of a sweep, a folder on one')
+    folder = reach(out).expanduser()
     inputs = describe_inputs(config)
     console = console or Console(markup=False, quiet=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with held(folder / _HOLDER):  # two would remove each other's files
             if (folder / manifest.FILE_NAME).exists():
                 result = _existing(folder, inputs, console)
             else:
@@ -89,22 +91,9 @@ def describe_inputs(config: PackConfig) -> dict[str, dict[str, object]]:
     files: dict[str, object] = dict(corpora.identity(config.corpora))
     kind, _, path = config.tokenizer.partition(':')
     if kind == 'file':
-        files['tokenizer'] = corpora.file_hash(epath.Path(path).expanduser())
+        files['tokenizer'] = corpora.file_hash(reach(path).expanduser())
         settings['tokenizer'] = kind
     return {'config': settings, 'files': files}
-
-
-@contextlib.contextmanager
-def _locked(folder: epath.Path) -> Iterator[None]:
-    """Two runs packing into one folder would remove each other's files. The lock goes when its process does."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ValueError(f'{folder} is being packed by another process; wait for it') from None
-    finally:
-        os.close(descriptor)
 
 
 def _existing(folder: epath.Path, inputs: dict, console: Console) -> manifest.Manifest:
@@ -121,7 +110,7 @@ def _existing(folder: epath.Path, inputs: dict, console: Console) -> manifest.Ma
 
 def _clear(folder: epath.Path) -> None:
     """Removes what an unfinished run left, and nothing else: what is not ours is an error."""
-    names = {path.name for path in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()} - {_HOLDER}
     leftovers = {name for name in names if _OURS.fullmatch(name)} if _STAGE in names else set()
     if others := sorted(names - leftovers - {_STAGE}):
         raise ValueError(f'{folder} is no pack and not empty (it has {", ".join(others[:3])}); choose another --out')
@@ -245,10 +234,10 @@ def _write_rows(
 def _finish_split(name: str, writer: SplitWriter, corpus: _Corpus) -> manifest.Split:
     """Gives the shards their final names."""
     shards = []
-    for index, (path, rows) in enumerate(writer.shards):
+    for index, (path, rows, seal) in enumerate(writer.shards):
         final = path.parent / f'{name}-{index:05d}-of-{len(writer.shards):05d}.array_record'
         os.replace(path, final)
-        shards.append(manifest.Shard(final.name, rows, final.stat().length))
+        shards.append(Shard(final.name, rows, os.stat(final).st_size, seal))
     table = tuple(
         manifest.Source(source, domain, *writer.counts.get(index, (0, 0, 0)))
         for index, (domain, source) in enumerate(corpus.sources)

@@ -2,7 +2,8 @@
 
 A record is little-endian: uint32 S, then S segments of four uint32 (length within this row, source id, tokens of the
 whole document with its EOS, offset of the segment within the document), then the row's T + 1 tokens as uint16 or
-uint32, whichever holds the vocabulary. What follows from these, segment ids and positions, is derived at reading.
+uint32, whichever holds the vocabulary. What follows from these, segment ids and positions, is derived at reading. The last
+record of a file is no row but the file's seal (shards.py).
 """
 
 import hashlib
@@ -45,23 +46,34 @@ def encode_row(tokens: np.ndarray, segments: np.ndarray) -> bytes:
     return np.uint32(len(segments)).tobytes() + segments.astype('<u4').tobytes() + tokens.tobytes()
 
 
-def decode_row(record: bytes, row_tokens: int, dtype: np.dtype) -> Row:
-    """Inverse of `encode_row`, derived columns included. ValueError if the record is not a row of `row_tokens`."""
-    count = int(np.frombuffer(record, '<u4', 1)[0])
-    size = row_tokens + 1
+def decode_row(record: bytes, row_tokens: int, vocab: int, sources: int) -> Row:
+    """Inverse of `encode_row`, derived columns included.
+
+    Raises ValueError if the record is no row of `row_tokens` inputs, `vocab` tokens and `sources` sources.
+    """
+    size, dtype = row_tokens + 1, token_dtype(vocab)
+    count = int.from_bytes(record[:4], 'little')
     expected = 4 + 16 * count + size * dtype.itemsize
     if len(record) != expected:
-        raise ValueError(f'a record of {len(record)} bytes where {row_tokens=} needs {expected}; pack again')
+        raise ValueError(f'a record of {len(record)} bytes with {count} segments where {row_tokens=} needs {expected}')
     segments = np.frombuffer(record, '<u4', 4 * count, 4).reshape(count, 4).astype(np.int64)
-    lengths, sources, document_tokens, _ = segments.T
-    columns = np.zeros((4, size), np.int32)
+    lengths, source_ids, document_tokens, offsets = segments.T
     used = int(lengths.sum())
+    if used > size:
+        raise ValueError(f'segments of {used} tokens in a row of {size}')
+    if (lengths < 1).any() or (offsets + lengths > document_tokens).any() or (document_tokens >= 2**31).any():
+        raise ValueError('a segment that is no part of its document')
+    if (source_ids >= sources).any():
+        raise ValueError(f'source {source_ids.max()} where there are {sources}')
+    tokens = np.frombuffer(record, dtype, size, 4 + 16 * count)
+    if tokens.max() >= vocab:
+        raise ValueError(f'token {tokens.max()} where there are {vocab}')
+    columns = np.zeros((4, size), np.int32)
     columns[0, :used] = np.repeat(np.arange(1, count + 1), lengths)
     columns[1, :used] = np.arange(used) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    columns[2, :used] = np.repeat(sources, lengths)
+    columns[2, :used] = np.repeat(source_ids, lengths)
     columns[3, :used] = np.repeat(document_tokens, lengths)
-    tokens = np.frombuffer(record, dtype, size, 4 + 16 * count).astype(np.int32)
-    return Row(tokens, *columns)
+    return Row(tokens.astype(np.int32), *columns)
 
 
 class SplitWriter:
@@ -73,7 +85,7 @@ class SplitWriter:
     def __init__(self, folder: epath.Path, split: str, row_tokens: int, vocab: int, pad: int, shard_rows: int):
         self.rows = 0
         self.counts: dict[int, tuple[int, int, int]] = {}  # by source: documents, tokens, bytes of text
-        self.shards: list[tuple[epath.Path, int]] = []  # (path, rows)
+        self.shards: list[tuple[epath.Path, int, str]] = []  # (path, rows, seal)
         self.contents = hashlib.sha256()  # of all records in order, however they are cut into shards
         self._visible_keys = 0
         self._inputs = 0
@@ -82,7 +94,8 @@ class SplitWriter:
         self._row = np.full(row_tokens + 1, pad, token_dtype(vocab))
         self._fill = 0
         self._segments: list[tuple[int, int, int, int]] = []
-        self._writer: ArrayRecordWriter | None = None
+        self._writer: ArrayRecordWriter | None = None  # of the shard that is written, with the next three
+        self._path, self._in_shard, self._seal = folder, 0, hashlib.sha256()
 
     @property
     def mean_attended_keys(self) -> float:
@@ -122,21 +135,23 @@ class SplitWriter:
         record = encode_row(self._row, np.array(self._segments))
         self.contents.update(record)
         if self._writer is None:
-            path = self._folder / f'{self._split}-{len(self.shards):05d}.array_record'
-            self._writer = ArrayRecordWriter(str(path), _WRITER_OPTIONS)
-            self.shards.append((path, 0))
+            self._path = self._folder / f'{self._split}-{len(self.shards):05d}.array_record'
+            self._writer = ArrayRecordWriter(str(self._path), _WRITER_OPTIONS)
+            self._in_shard, self._seal = 0, hashlib.sha256()
         self._check(self._writer.write, record)
-        path, rows = self.shards[-1]
-        self.shards[-1] = (path, rows + 1)
+        self._seal.update(record)
+        self._in_shard += 1
         self.rows += 1
         self._row[:] = self._pad
         self._fill, self._segments = 0, []
-        if rows + 1 == self._shard_rows:
+        if self._in_shard == self._shard_rows:
             self._close_shard()
 
     def _close_shard(self) -> None:
         if self._writer is not None:
+            self._check(self._writer.write, self._seal.digest())
             self._check(self._writer.close)
+            self.shards.append((self._path, self._in_shard, self._seal.hexdigest()))
             self._writer = None
 
     def _check(self, call: Callable[..., None], *args: bytes) -> None:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import grain
 import numpy as np
-from array_record.python.array_record_data_source import ArrayRecordDataSource
 from etils import epath
 
 from smelt_jax.batch import Batch
 from smelt_jax.data import manifest, records
 from smelt_jax.data.config import RowsConfig
 from smelt_jax.data.records import Row
+from smelt_jax.data.shards import REMEDY, Shards
 
 _NO_LIMIT = 2**62
 _BLOCK = 256  # rows read at once when all are
@@ -26,19 +26,16 @@ _BLOCK = 256  # rows read at once when all are
 class PackedRows:
     """The rows of one split by number: `rows[i]` is a Row of numpy arrays, `len(rows)` their number. Thread safe.
 
-    Raises ValueError, as `manifest.open_pack`, if the pack is not whole.
+    Raises ValueError, as `manifest.open_pack`, if the pack is not whole, or not the one of `pack_fingerprint`. What is damaged
+    within a shard is found when it is read: a ValueError names the file and the row in it.
     """
 
-    def __init__(self, folder: epath.PathLike, split: str):
-        self.manifest = manifest.open_pack(folder)
+    def __init__(self, folder: epath.PathLike, split: str, pack_fingerprint: str | None = None):
+        self.manifest = manifest.open_pack(folder, pack_fingerprint=pack_fingerprint)
         self.split = self.manifest.split(split)
-        self._where = f'{folder} {split}'
         if not self.split.rows:
             raise ValueError(f'{folder} has no {split} rows; pack with a heldout_fraction above 0')
-        # With the number of rows in the name, array_record need not open every file to count.
-        names = [f'{epath.Path(folder) / shard.name}[0:{shard.rows}]' for shard in self.split.shards]
-        self._source = ArrayRecordDataSource(names)
-        self._dtype = records.token_dtype(self.manifest.vocab)
+        self._shards = Shards(folder, self.split.shards)
 
     def __len__(self) -> int:
         return self.split.rows
@@ -52,14 +49,14 @@ class PackedRows:
 
     def read(self, ids: Sequence[int] | np.ndarray) -> list[Row]:
         """Rows by number, in the order asked for; shards are read at the same time."""
-        keys = [int(i) for i in ids]
+        return [self._row(number, record) for number, record in zip(ids, self._shards.read(ids), strict=True)]
+
+    def _row(self, number: int, record: bytes) -> Row:
+        packed = self.manifest
         try:
-            # No thread for one row, and none can be had for no row.
-            found = self._source.__getitems__(keys) if len(keys) > 1 else [self._source[key] for key in keys]
-        except RuntimeError as error:  # array_record's for a checksum that does not fit, and for a file that is gone
-            remedy = 'copy the pack again, or delete it and pack again'
-            raise ValueError(f'a row of {self._where} cannot be read: {error}; {remedy}') from error
-        return [records.decode_row(record, self.manifest.row_tokens, self._dtype) for record in found]
+            return records.decode_row(record, packed.row_tokens, packed.vocab, len(self.split.sources))
+        except ValueError as error:
+            raise ValueError(f'{self._shards.where(number)}: {error}; {REMEDY}') from None
 
 
 class RowOrder:
@@ -98,16 +95,19 @@ def row_ids(rows: Sized, config: RowsConfig, step: int) -> np.ndarray:
     return RowOrder(len(rows), config.seed).ids(step * config.batch_rows, (step + 1) * config.batch_rows)
 
 
-def steps_available(pack_folder: epath.PathLike, config: RowsConfig) -> int | None:
+def steps_available(packed: manifest.Manifest, config: RowsConfig) -> int | None:
     """Steps that the training rows allow, whole batches only; None if `config.repeat` lifts the limit."""
-    return None if config.repeat else manifest.load_manifest(pack_folder).train.rows // config.batch_rows
+    return None if config.repeat else packed.train.rows // config.batch_rows
 
 
 def require_steps(pack_folder: epath.PathLike, config: RowsConfig, start: int, stop: int) -> None:
     """Raises ValueError if there are no rows for steps start … stop - 1: at the start of a run, not at its end."""
-    allowed = steps_available(pack_folder, config)
+    _require(manifest.load_manifest(pack_folder), pack_folder, config, start, stop)
+
+
+def _require(packed: manifest.Manifest, pack_folder: epath.PathLike, config: RowsConfig, start: int, stop: int) -> None:
+    allowed = steps_available(packed, config)
     if allowed is not None and stop > max(allowed, start):
-        packed = manifest.load_manifest(pack_folder)
         more = 'pack more text'
         if packed.over_budget:
             more = f'pack with a larger pack.max_bytes, which left out {packed.over_budget:,} documents'
@@ -139,6 +139,7 @@ def train_batches(
     config: RowsConfig,
     start_step: int,
     part: np.ndarray | None = None,
+    pack_fingerprint: str | None = None,
 ) -> Iterator[tuple[int, np.ndarray, Batch]]:
     """Yields (step, row_ids, batch) from `start_step` on; both are this process's part of the global batch.
 
@@ -147,15 +148,17 @@ def train_batches(
       config: batch_rows is B of the global batch; `prefetch` batches are read ahead by as many threads.
       start_step: the first step, from 0.
       part: which rows of a batch this process reads, in 0 … B − 1; None is all.
+      pack_fingerprint: of the pack that the run is of; None takes the one that is there.
 
     Raises:
-      ValueError: at once, if the pack is not whole; when the rows run out without `repeat` (`require_steps` says so before
-        the first step).
+      ValueError: at once, if the pack is not whole or another one; at the batch, for a row that cannot be read, and when the
+        rows run out without `repeat` (`require_steps` says so before the first step).
     """
     part = np.arange(config.batch_rows) if part is None else part
-    rows = PackedRows(pack_folder, 'train')
+    rows = PackedRows(pack_folder, 'train', pack_fingerprint)
     order = RowOrder(len(rows), config.seed)
-    stop = _NO_LIMIT if config.repeat else len(rows) // config.batch_rows
+    steps = steps_available(rows.manifest, config)
+    stop = _NO_LIMIT if steps is None else steps
 
     def read(step: int) -> tuple[int, np.ndarray, Batch]:
         first = int(step) * config.batch_rows
@@ -166,7 +169,8 @@ def train_batches(
         if start_step < stop:
             options = grain.ReadOptions(num_threads=config.prefetch, prefetch_buffer_size=config.prefetch)
             yield from grain.MapDataset.range(start_step, stop).map(read).to_iter_dataset(options)
-        require_steps(pack_folder, config, start_step, max(start_step, stop) + 1)
+        # By the manifest that was opened: the one that lies there now may be another.
+        _require(rows.manifest, pack_folder, config, start_step, max(start_step, stop) + 1)
 
     return batches()
 
@@ -191,13 +195,15 @@ def heldout_ids(rows: Sized, max_rows: int) -> np.ndarray:
     return np.arange(count) * len(rows) // count
 
 
-def heldout_batches(pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0) -> Iterator[HeldoutBatch]:
+def heldout_batches(
+    pack_folder: epath.PathLike, batch_rows: int, max_rows: int = 0, pack_fingerprint: str | None = None
+) -> Iterator[HeldoutBatch]:
     """All held-out rows once, in order, or `max_rows` of them evenly spaced.
 
     Every batch has `batch_rows` rows; the last one is filled up with empty rows, which are segment 0 and carry no loss.
     Raises ValueError as `train_batches`, and without held-out rows.
     """
-    rows = PackedRows(pack_folder, 'heldout')
+    rows = PackedRows(pack_folder, 'heldout', pack_fingerprint)
     ids = heldout_ids(rows, max_rows)
     empty = Row(*np.zeros((5, rows.manifest.row_tokens + 1), np.int32))
 

@@ -20,6 +20,8 @@ import tokenizers
 from etils import epath
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from smelt_jax.storage.files import reach
+
 FILE_NAME = 'tokenizer.json'
 EOS_TEXT = '<|endoftext|>'
 # In order of preference: where a chat model has several, the first ends a document and the last ones end a turn.
@@ -118,7 +120,7 @@ def maker(spec: str) -> Callable[[Iterable[str]], Tokenizer]:
     if kind == 'bpe' and re.fullmatch('[0-9]{3,8}', argument) and int(argument) >= 257:
         return lambda texts: train_bpe(texts, int(argument))
     if kind == 'file' and argument:
-        ready = _read_file(epath.Path(argument).expanduser())
+        ready = _read_file(reach(argument).expanduser())
         return lambda texts: ready
     raise ValueError(f'tokenizer {spec!r}: expected bytes, bpe:SIZE (257 <= SIZE < 10**8) or file:PATH/tokenizer.json')
 

@@ -149,7 +149,8 @@ def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, vi
     edges = np.array(run.heldout.length_bins)
     token_bytes = load_tokenizer(pack).token_bytes
     by_source, by_length = Tally.empty(len(sources)), Tally.empty(len(edges) + 1)
-    for batch, source_ids_BT, document_tokens_BT in heldout_batches(pack, run.heldout.batch_rows, run.heldout.max_rows):
+    batches = heldout_batches(pack, run.heldout.batch_rows, run.heldout.max_rows, manifest.fingerprint)
+    for batch, source_ids_BT, document_tokens_BT in batches:
         scored = batch.loss_mask_BT > 0
         share = devices.batch(jax.tree.map(lambda array: array[mine], batch), run.heldout.batch_rows)
         nats = np.asarray(score(params, share))[scored].astype(np.float64)

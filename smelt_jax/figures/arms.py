@@ -6,6 +6,7 @@ from typing import Any
 from etils import epath
 
 from smelt_jax.runs import RunDir
+from smelt_jax.storage.files import reach
 
 NEEDED = ('kind', 'step', 'trunk_step', 'flops', 'flops_per_token', 'loss')
 
@@ -17,7 +18,7 @@ def by_name(paths: Iterable[epath.PathLike]) -> dict[str, list[RunDir]]:
       FileNotFoundError: one is no run directory.
     """
     arms: dict[str, list[RunDir]] = {}
-    for path in dict.fromkeys(epath.Path(path) for path in paths):
+    for path in dict.fromkeys(reach(path) for path in paths):
         run = RunDir(path)
         arms.setdefault(run.config().name, []).append(run)
     return arms

@@ -1,13 +1,14 @@
 """How every figure looks, and how it is written. Matplotlib's objects alone, none of its global state."""
 
 import io
-import os
 
 from etils import epath
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
+
+from smelt_jax.storage.files import reach, write_atomically
 
 # Okabe and Ito's palette, told apart with any kind of colour vision; the markers tell the same in black and white.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
@@ -53,7 +54,7 @@ def style_of(place: int, arms: int) -> tuple[str, str]:
 
 def check_suffix(file: epath.PathLike) -> epath.Path:
     """The file as a path. Raises ValueError if its suffix is of no format that figures are written in."""
-    path = epath.Path(file)
+    path = reach(file)
     if path.suffix not in SUFFIXES:
         raise ValueError(f'{path}: figures are written as {", ".join(SUFFIXES)}; give the file one of these suffixes')
     return path
@@ -65,6 +66,4 @@ def save(figure: Figure, file: epath.PathLike) -> None:
     dated = {'.png': {}, '.pdf': {'CreationDate': None}, '.svg': {'Date': None}}  # the same figure, the same bytes
     figure.savefig(buffer, format=path.suffix[1:], dpi=DPI, metadata=dated[path.suffix])
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f'.{path.name}.{os.getpid()}'
-    temporary.write_bytes(buffer.getvalue())
-    temporary.replace(path)
+    write_atomically(path, buffer.getvalue())

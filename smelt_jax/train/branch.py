@@ -3,9 +3,12 @@
 import dataclasses
 import os
 
+from etils import epath
+
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import Lineage, RunDir, config_fingerprint
+from smelt_jax.storage.files import is_local
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.checks import branch_updates, named_pack
 from smelt_jax.train.loop import fit
@@ -58,7 +61,7 @@ def branch(
         tokenizer=manifest.tokenizer_fingerprint,
         start=step,
         stop=step + steps,
-        trunk=os.path.relpath(trunk_dir.path, run_dir.path) if '://' not in trunk else trunk,
+        trunk=_way(trunk_dir.path, run_dir.path),
         trunk_config=config_fingerprint(run),
     )
     trunk_rate = trunk_schedule(run.optim.peak_lr, run.optim.warmup_steps)
@@ -73,3 +76,8 @@ def branch(
             raise ValueError(f'{trunk} has no checkpoint of step {step}; it has {checkpoints.steps() or "none"}')
     fit(run, run_dir, lineage, schedule, manifest, seed, strict_restore)
     return run_dir
+
+
+def _way(trunk: epath.Path, leaf: epath.Path) -> str:
+    """Where a branch finds its trunk: seen from the branch, so that both may move together, unless one is in a bucket."""
+    return os.path.relpath(trunk, leaf) if is_local(trunk) and is_local(leaf) else str(trunk)

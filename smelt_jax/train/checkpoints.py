@@ -18,6 +18,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from smelt_jax.parallel import processes
 from smelt_jax.runs import RunDir
+from smelt_jax.storage.files import is_local
 from smelt_jax.train.digest import look_over
 from smelt_jax.train.leaves import check_leaves, placed
 from smelt_jax.train.state import TrainState
@@ -75,7 +76,7 @@ class Checkpoints:
         self.path = run_dir.checkpoints
         self.set_aside: list[tuple[int, str]] = []  # steps that were, and why
         self._strict, self._owner = strict, run_dir.identity()
-        self._local = '://' not in str(self.path)
+        self._local = is_local(self.path)
         if not read_only:
             if processes.first():
                 self._set_incomplete_aside()

@@ -104,7 +104,7 @@ def fit(
         flops = budget_of(run.model, manifest.train.mean_attended_keys).train_flops.total
         peak = peak_flops(run.train.peak_flops, run.model.dtype)
         part = devices.local_rows(run.data.batch_rows)
-        batches = train_batches(run.data.pack, run.data, step, part)
+        batches = train_batches(run.data.pack, run.data, step, part, manifest.fingerprint)
         made = Report(run_dir, run_dir.path.name, step, lineage.stop, flops, peak) if first else Silence()
         order, size = RowOrder(manifest.train.rows, run.data.seed), run.data.batch_rows
         with stop.keeping(), Stall(run.train.stall_minutes, run_dir.path / 'stall.txt') as stall, made as report:
@@ -169,6 +169,7 @@ def _updates(
         watch.look()  # nothing is saved that has not been found finite
         digests, finite = look_over(state)
         watch.require_finite(finite, done)
+        report.flush()
         checkpoints.save(done, state, digests)
         wishes.saved()
 

@@ -3,20 +3,17 @@
 import contextlib
 import json
 import math
-import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import rich.console
 import rich.progress
-from etils import epath
-from tensorboardX.event_file_writer import EventsWriter, directory_check
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
 
 from smelt_jax.runs import RunDir
+from smelt_jax.storage.lines import Lines
+from smelt_jax.train.events import Events
 
 CLOCK_KEYS = ('tokens_per_second', 'mfu', 'seconds')
 
@@ -35,9 +32,8 @@ class Report:
         """
         run_dir.forget_metrics_after(start)
         self._flops_per_token, self._peak = flops_per_token, peak
-        self._file, self._incidents = run_dir.metrics_file, run_dir.incidents_file
-        self._lines = self._file.open('a')
-        self._events = _Events(run_dir.tensorboard, start)
+        self._lines, self._incidents = Lines(run_dir.metrics_file), Lines(run_dir.incidents_file)
+        self._events = Events(run_dir.tensorboard, start)
         console = rich.console.Console(markup=False, file=sys.stderr)
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn('{task.description}', markup=False),
@@ -64,8 +60,8 @@ class Report:
         self._bar.stop()
         # What failed once fails again: the first error is the one to see.
         with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
-            with _naming(self._file):
-                self._lines.close()
+            self._lines.close()
+            self._incidents.close()
             self._events.close()
 
     def start_clock(self) -> None:
@@ -90,9 +86,7 @@ class Report:
         }
         if self._clock is not None:
             self._clock, self._clock_tokens = now, 0.0
-        with _naming(self._file):
-            self._lines.write(json.dumps(line) + '\n')
-            self._lines.flush()
+        self._lines.add(json.dumps(line))
         self._events.add(step, {key: value for key, value in line.items() if key != 'step' and value is not None})
         note = f'loss {metrics["loss"]:.4f}'
         if speed is not None:
@@ -102,13 +96,17 @@ class Report:
             self._last_plain = now
             self._plain.print(f'{self._label}  step {step}/{self._stop}  {note}', highlight=False)
 
+    def flush(self) -> None:
+        """All lines are in their files: those of updates that a checkpoint is about to hold would not be made again."""
+        self._lines.flush()
+        self._incidents.flush()
+
     def incident(
         self, step: int, kind: str, text: str, values: Mapping[str, Any] | None = None, say: bool = True
     ) -> None:
         """A line of incidents.jsonl, shown too if `say`. Kinds: see `train/watch.py`."""
         line = {'step': step, 'kind': kind, 'time': time.strftime('%FT%T%z'), 'text': text, **_json(values or {})}
-        with _naming(self._incidents), self._incidents.open('a') as file:
-            file.write(json.dumps(line) + '\n')
+        self._incidents.add(json.dumps(line))
         if say:
             (self._plain or self._bar.console).print(
                 f'{self._label}  step {step}: {text}', highlight=False, soft_wrap=True
@@ -133,53 +131,15 @@ class Silence:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Nothing."""
 
+    def flush(self) -> None:
+        """Nothing."""
+
     def incident(
         self, step: int, kind: str, text: str, values: Mapping[str, Any] | None = None, say: bool = True
     ) -> None:
         """Nothing."""
 
 
-class _Events:
-    """TensorBoard's file. Written by the thread that calls: tensorboardX has one of its own for that, and when a full disk
-    ends it, the next value waits for ever."""
-
-    FLUSH_SECONDS = 30
-
-    def __init__(self, folder: epath.Path, start: int) -> None:
-        """`start`: TensorBoard shows no longer what an earlier process wrote of later steps."""
-        self._folder = folder
-        with _naming(folder):
-            directory_check(str(folder))
-            self._writer = EventsWriter(os.path.join(folder, 'events'), f'.{start}')
-            self._write(start + 1, session_log=SessionLog(status=SessionLog.START))
-        self._flushed = time.perf_counter()
-
-    def add(self, step: int, values: Mapping[str, float]) -> None:
-        with _naming(self._folder):
-            self._write(step, summary=Summary(value=[Summary.Value(tag=k, simple_value=v) for k, v in values.items()]))
-            if time.perf_counter() - self._flushed > self.FLUSH_SECONDS:
-                self._writer.flush()
-                self._flushed = time.perf_counter()
-
-    def close(self) -> None:
-        with _naming(self._folder):
-            self._writer.close()
-
-    def _write(self, step: int, **content: SessionLog | Summary) -> None:
-        self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
-
-
 def _json(values: Mapping[str, Any]) -> dict[str, Any]:
     """Without numbers that JSON has no word for: they become null."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
-
-
-@contextlib.contextmanager
-def _naming(path: epath.Path) -> Iterator[None]:
-    """A write that fails says where: Python names the file only when it cannot be opened."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename or error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error

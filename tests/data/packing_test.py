@@ -147,10 +147,29 @@ def test_a_bpe_pack_gives_its_text_back(tmp_path: Path) -> None:
 def test_a_large_vocabulary_takes_four_bytes() -> None:
     tokens, segments = np.array([70_000, 1, 2], '<u4'), np.array([[2, 7, 4, 2]])
     assert (records.token_dtype(1 << 16), records.token_dtype((1 << 16) + 1)) == (np.dtype('<u2'), np.dtype('<u4'))
-    row = records.decode_row(records.encode_row(tokens, segments), 2, records.token_dtype(70_001))
+    row = records.decode_row(records.encode_row(tokens, segments), 2, 70_001, 8)
     assert [column.tolist() for column in row] == [[70_000, 1, 2], [1, 1, 0], [0, 1, 0], [7, 7, 0], [4, 4, 0]]
-    with pytest.raises(ValueError, match='a record of 32 bytes where row_tokens=3 needs 36'):
-        records.decode_row(records.encode_row(tokens, segments), 3, np.dtype('<u4'))
+
+
+@pytest.mark.parametrize(
+    ('tokens', 'segments', 'complaint'),
+    [
+        ([1, 2], [[2, 0, 2, 0]], 'a record of 24 bytes with 1 segments where row_tokens=2 needs 26'),
+        ([1, 2, 9], [[2, 0, 2, 0]], 'token 9 where there are 9'),
+        ([1, 2, 3], [[2, 0, 2, 0], [2, 0, 2, 0]], 'segments of 4 tokens in a row of 3'),
+        ([1, 2, 3], [[2**32 - 1, 0, 2, 0]], 'segments of 4294967295 tokens in a row of 3'),
+        ([1, 2, 3], [[2, 5, 2, 0]], 'source 5 where there are 5'),
+        ([1, 2, 3], [[2, 0, 2, 1]], 'a segment that is no part of its document'),
+        ([1, 2, 3], [[0, 0, 2, 1]], 'a segment that is no part of its document'),
+    ],
+)
+def test_a_record_that_is_no_row_is_an_error(tokens: list, segments: list, complaint: str) -> None:
+    record = records.encode_row(np.array(tokens, '<u2'), np.array(segments))
+    with pytest.raises(ValueError, match=f'^{complaint}$'):
+        records.decode_row(record, 2, 9, 5)
+    for cut in (record[:3], b'', bytes(32)):
+        with pytest.raises(ValueError, match=f'^a record of {len(cut)} bytes'):
+            records.decode_row(cut, 2, 9, 5)
 
 
 def test_documents_come_in_one_order_however_they_are_spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Held-out loss is the plain cross-entropy of every held-out target, however it is batched, and its groups add up to it."""
 
+import dataclasses
 import functools
 import math
 from collections import defaultdict
@@ -142,6 +143,12 @@ def test_some_rows_are_spread_over_all(looped: RunConfig) -> None:
     assert_entry(some, *plain_groups(looped, list(plain_targets(looped, params, 2, rows)))[''][''])
     many = heldout_loss(params, edit(looped, heldout__max_rows=10**6), manifest, looped.data.pack, 2, one_device())
     assert many == heldout_loss(params, looped, manifest, looped.data.pack, 2, one_device())
+
+
+def test_rows_of_another_pack_than_the_manifests_are_not_scored(looped: RunConfig) -> None:
+    manifest = dataclasses.replace(load_manifest(looped.data.pack), fingerprint='c0ffee')
+    with pytest.raises(ValueError, match=r'was packed anew: .* now, not c0ffee'):
+        heldout_loss(params_of(looped.model, 5), looped, manifest, looped.data.pack, 2, one_device())
 
 
 def test_a_bounded_buffer_drops_nothing_here(run_dir: RunDir) -> None:
