@@ -9,8 +9,8 @@ import errno
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
@@ -19,6 +19,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from smelt_jax.parallel import processes
 from smelt_jax.runs import RunDir
 from smelt_jax.storage.files import is_local
+from smelt_jax.train.damage import DamagedError, reading, writing
 from smelt_jax.train.digest import look_over
 from smelt_jax.train.leaves import check_leaves, placed
 from smelt_jax.train.state import TrainState
@@ -29,23 +30,6 @@ _LAST_FILES = {
     'optimizer': ('_METADATA', 'manifest.ocdbt'),
     'digest': ('digest.json',),
 }
-# tensorstore's words for a disk or a network that does not answer: nothing is known to be wrong with the file.
-_NO_ANSWER = (
-    'UNAVAILABLE',
-    'DEADLINE_EXCEEDED',
-    'PERMISSION_DENIED',
-    'UNAUTHENTICATED',
-    'RESOURCE_EXHAUSTED',
-    'CANCELLED',
-)
-
-
-class DamagedError(ValueError):
-    """A checkpoint does not come back as it was saved. `what` is the first half of the message, without the remedy."""
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f'{what}. {remedy[:1].upper()}{remedy[1:]}')
-        self.what = what
 
 
 class Checkpoints:
@@ -99,7 +83,7 @@ class Checkpoints:
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            with self._writing():
+            with writing(self.path):
                 self._manager.close()
         except OSError:
             if kind is None:  # else there is an error on its way that came first
@@ -128,7 +112,7 @@ class Checkpoints:
         self._require_space(step, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         digest = {'step': step, 'run': self._owner, 'arrays': digests or look_over(state)[0]}
         items = {name: ocp.args.StandardSave(item) for name, item in _items(state).items()}
-        with self._writing():
+        with writing(self.path):
             self._manager.save(step, args=ocp.args.Composite(**items, digest=ocp.args.JsonSave(digest)))
 
     def check(self) -> None:
@@ -138,7 +122,7 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Returns when everything that was started is on disk. Raises OSError if it could not be written."""
-        with self._writing():
+        with writing(self.path):
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
 
@@ -191,15 +175,15 @@ class Checkpoints:
     def _restore(self, step: int, items: dict[str, Any]) -> Any:
         if step not in self.steps():
             raise ValueError(f'{self.path} has no checkpoint of step {step}; it has {self.steps() or "none"}')
-        with self._reading(step):
+        with reading(self._name(step), self._remedy(step)):
             metadata = self._manager.item_metadata(step)
         for name, like in items.items():
-            where = f'checkpoint {self.path / str(step) / name}'
+            where = f'{self._name(step)}/{name}'
             if not (self.path / str(step) / name).exists():
                 raise ValueError(f'{where} is not there: the step can be read, but not gone on from')
             check_leaves(metadata[name], like, where)
         args: dict[str, Any] = {name: ocp.args.StandardRestore(placed(like)) for name, like in items.items()}
-        with self._reading(step):
+        with reading(self._name(step), self._remedy(step)):
             found = self._manager.restore(step, args=ocp.args.Composite(**args, digest=ocp.args.JsonRestore()))
             saved_as, owner = int(found['digest']['step']), found['digest']['run']
         if saved_as != step:
@@ -214,7 +198,15 @@ class Checkpoints:
         for name, found in look_over(tree)[0].items():
             saved = digest['arrays'].get(name)
             if found != saved:
-                self._damaged(step, f'{name} is not what was saved: its digest is {found}, not {saved}')
+                reason = f'{name} is not what was saved: its digest is {found}, not {saved}'
+                raise DamagedError(f'{self._name(step)} is damaged: {reason}', self._remedy(step))
+
+    def _name(self, step: int) -> str:
+        return f'checkpoint {self.path / str(step)}'
+
+    def _remedy(self, step: int) -> str:
+        others = [other for other in self.steps() if other != step]
+        return f'move it away and run again; the others are {others or "none"}'
 
     def _whole(self, step: int) -> bool:
         """Whether every item that is there has what is written last. An optimizer that is gone was left out on purpose."""
@@ -257,36 +249,6 @@ class Checkpoints:
                 str(self.path),
             )
 
-    @contextlib.contextmanager
-    def _reading(self, step: int) -> Iterator[None]:
-        """Damage shows as errors of many kinds, and Orbax's threads may drown the first one: it becomes one DamagedError."""
-        try:
-            yield
-        except Exception as error:
-            reason = _first_line(error)
-            no_answer = isinstance(error, OSError) and error.errno not in (None, errno.ENOENT)
-            if no_answer or any(word in reason for word in _NO_ANSWER):
-                raise OSError(f'{self.path / str(step)} could not be read: {reason}') from error
-            self._damaged(step, reason, error)
-
-    def _damaged(self, step: int, reason: str, error: Exception | None = None) -> NoReturn:
-        others = [other for other in self.steps() if other != step]
-        what = f'checkpoint {self.path / str(step)} is damaged: {reason}'
-        raise DamagedError(what, f'move it away and run again; the others are {others or "none"}') from error
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """What Orbax and tensorstore raise when something cannot be written is of many kinds: it becomes an OSError."""
-        try:
-            yield
-        except Exception as error:
-            raise OSError(f'{self.path}: a checkpoint could not be written: {_first_line(error)}') from error
-
 
 def _items(state: TrainState) -> dict[str, Any]:
     return {'params': state.params, 'optimizer': {'step': state.step, 'opt_state': state.opt_state}}
-
-
-def _first_line(error: Exception) -> str:
-    """tensorstore's may have thousands of characters."""
-    return (str(error) or type(error).__name__).splitlines()[0][:300]

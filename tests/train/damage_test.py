@@ -12,7 +12,8 @@ from runs_helper import RUN, edit
 from states import like, names, save, state, steps_of
 
 from smelt_jax.runs import Lineage, RunDir
-from smelt_jax.train.checkpoints import Checkpoints, DamagedError
+from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.damage import DamagedError
 from smelt_jax.train.state import TrainState
 
 
