@@ -15,13 +15,13 @@ from faults.world import VERBS, Place
 LONGEST = {'pack': 1.2, 'train': 5.5, 'branch': 4.5, 'evaluate': 2.8}
 
 
-def killed(moment: Moment, times: int, place: Place, chance: random.Random) -> Seen:
-    """Killed at the moment, `times` times in a row, then left alone."""
+def killed(moment: Moment, times: int, number: signal.Signals, place: Place, chance: random.Random) -> Seen:
+    """Ended at the moment by a signal that nobody handles, `times` times in a row, then left alone."""
     seen = Seen()
     place.prepare(moment.verb)
     for _ in range(times):
         running = moment.start(place, chance)
-        running.process.send_signal(signal.SIGKILL)
+        running.process.send_signal(number)
         if ended(running.process) == 0:  # it was done before
             break
         doing = phase(running)
@@ -63,8 +63,10 @@ def scenarios() -> list[Scenario]:
         (moments.PACK, 8, 1),
     ):
         line = f'SIGKILL: `smelt {moment.verb}`, {moment.name}'
-        found.append(Scenario(line, functools.partial(killed, moment, 1), (moment.verb,), times, short))
-    again = functools.partial(killed, moments.SAVE, 5)
+        found.append(Scenario(line, functools.partial(killed, moment, 1, signal.SIGKILL), (moment.verb,), times, short))
+    again = functools.partial(killed, moments.SAVE, 5, signal.SIGKILL)
     found.append(Scenario('SIGKILL: five saves of one run', again, ('train',), 3))
+    hung_up = functools.partial(killed, moments.SAVE, 1, signal.SIGHUP)
+    found.append(Scenario('SIGHUP: `smelt train`, save', hung_up, ('train',), 2))
     found.append(Scenario('SIGKILL: every command from text to record, three times each', all_the_way, VERBS, 3))
     return found

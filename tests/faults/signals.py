@@ -16,11 +16,12 @@ from faults.world import PINNED, Place
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 WITHIN = 15.0  # seconds; a few are promised, on a machine that does nothing else
+AT_ONCE = 'at once since it came twice'
 AGAIN = 'run the same command again to go on'
 
 
-def signalled(moment: Moment, number: signal.Signals, twice: bool, place: Place, chance: random.Random) -> Seen:
-    """A signal, or two of them, at the moment."""
+def signalled(moment: Moment, number: signal.Signals, twice: float, place: Place, chance: random.Random) -> Seen:
+    """A signal at the moment, and again after `twice` seconds, if that is not 0."""
     place.prepare(moment.verb)
     return _signal(moment.start(place, chance), moment.name, moment.flags, number, twice)
 
@@ -32,19 +33,19 @@ def while_data_is_late(number: signal.Signals, place: Place, chance: random.Rand
     running = Running(place, 'train', place.stalled('train', updates, *one_reader), chance)
     if phase(running) != 'steps':
         raise Lost(f'a run that waits for rows is seen in its {phase(running)}')
-    seen = _signal(running, 'steps', (), number, False)
+    seen = _signal(running, 'steps', (), number, 0.0)
     if updates not in saved(place.trunk):
         raise Lost(f'{updates} updates were made, and are not saved: there are {saved(place.trunk)}')
     return seen
 
 
-def _signal(running: Running, name: str, flags: tuple[str, ...], number: signal.Signals, twice: bool) -> Seen:
+def _signal(running: Running, name: str, flags: tuple[str, ...], number: signal.Signals, twice: float) -> Seen:
     place, verb, folder = running.place, running.verb, running.folder
     doing, made = phase(running), lines(folder)
     sent = time.monotonic()
     running.process.send_signal(number)
     if twice:
-        time.sleep(0.15)
+        time.sleep(twice)
         running.process.send_signal(number)
     code = ended(running.process, WITHIN)
     seconds, seen = time.monotonic() - sent, Seen()
@@ -53,8 +54,9 @@ def _signal(running: Running, name: str, flags: tuple[str, ...], number: signal.
             raise Lost(
                 f'{verb} in its {doing}: {number.name} ended it with {code}, not {128 + number}: {place.last_line()}'
             )
-        seen.add(doing, doing == name, not twice, seconds)
-        if not twice:
+        at_once = twice > 1 and AT_ONCE in place.last_line()
+        seen.add(doing, doing == name and (at_once or twice < 1), True, seconds)
+        if not at_once:
             _require_promise(place, verb, number, made)
     (place.folder / 'slow').unlink(missing_ok=True)
     place.run(verb, *flags)
@@ -65,7 +67,9 @@ def _require_promise(place: Place, verb: str, number: signal.Signals, made: int)
     """Raises Lost unless the last line says what it must, and what it says is so. `made`: updates that were logged before."""
     folder, last = place.target(verb), place.last_line()
     start = PINNED if verb == 'branch' else 0
-    match = re.fullmatch(rf'smelt {verb}: stopped by {number.name}(?: at step (\d+), which is saved)?; {AGAIN}', last)
+    match = re.fullmatch(
+        rf'smelt {verb}: stopped by {number.name}(?: at step (\d+),(?: the last,)? which is saved)?; {AGAIN}', last
+    )
     if not match:
         raise Lost(f'after {number.name} the last line of smelt {verb} was {last!r}')
     if verb in ('train', 'branch') and lines(folder):
@@ -78,17 +82,6 @@ def _require_promise(place: Place, verb: str, number: signal.Signals, made: int)
             )
         if steps < made + start:
             raise Lost(f'{made} lines of metrics were there before {number.name}, {lines(folder)} after it')
-
-
-def hung_up(place: Place, chance: random.Random) -> Seen:
-    """The terminal is gone: SIGHUP, which nobody handles."""
-    running = moments.SAVE.start(place, chance)
-    running.process.send_signal(signal.SIGHUP)
-    ended(running.process)
-    place.run('train')
-    seen = Seen()
-    seen.add(phase(running))
-    return seen
 
 
 def paused(place: Place, chance: random.Random) -> Seen:
@@ -129,7 +122,7 @@ def scenarios() -> list[Scenario]:
     for number in SIGNALS:
         for moment in phases:
             line = f'{number.name}: `smelt {moment.verb}`, {moment.name}'
-            act = functools.partial(signalled, moment, number, False)
+            act = functools.partial(signalled, moment, number, 0.0)
             short = int(
                 (moment, number)
                 in ((moments.COMPILE, signal.SIGTERM), (moments.SAVE, signal.SIGTERM), (packing, signal.SIGINT))
@@ -139,8 +132,9 @@ def scenarios() -> list[Scenario]:
         found.append(
             Scenario(f'{number.name}: waiting for rows', waiting, ('train',), 2, int(number == signal.SIGTERM))
         )
-        twice = functools.partial(signalled, moments.SAVE, number, True)
-        found.append(Scenario(f'{number.name}, and once more at once', twice, ('train',), 2))
-    found.append(Scenario('SIGHUP in a save', hung_up, ('train',), 1))
+        twice = functools.partial(signalled, moments.SAVE, number, 0.1)
+        found.append(Scenario(f'{number.name}, and the same again within a second: one signal', twice, ('train',), 2))
+        twice = functools.partial(signalled, moments.COMPILE, number, 1.3)
+        found.append(Scenario(f'{number.name}, and again a second later: the end at once', twice, ('train',), 3))
     found.append(Scenario('SIGSTOP for a second in a save', paused, ('train',), 1))
     return found
