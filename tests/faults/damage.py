@@ -7,12 +7,38 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from absl import logging
+
 from faults.looks import Lost, Result, arrays, saved
 from faults.scenario import Scenario, Seen
 from faults.world import KEEP, STEPS, Place
 
 NEWEST = 20  # of a trunk that is half done; the ones before are 16 and 10
-OTHERS = '* */_sharding */array_metadatas/* */commit_success.txt optimizer/_METADATA'
+NUMBERS = (
+    'params/ocdbt.process_0/d/*',
+    'params/d/*',
+    'params/manifest.ocdbt',
+    'optimizer/ocdbt.process_0/d/*',
+    'optimizer/manifest.ocdbt',
+)
+OTHERS = (
+    '_CHECKPOINT_METADATA',
+    'params/_METADATA',
+    'optimizer/_METADATA',
+    '*/_sharding',
+    '*/array_metadatas/*',
+    '*/commit_success.txt',
+    'digest/digest.json',
+)
+REMOVED = (
+    '_CHECKPOINT_METADATA',
+    'params/_METADATA',
+    'params/manifest.ocdbt',
+    'optimizer/_METADATA',
+    'digest',
+    'params',
+    'params/d',
+)
 STRICT = '--strict_restore'
 
 
@@ -40,12 +66,12 @@ def remove(file: Path, _: random.Random) -> None:
 
 
 def damaged(
-    patterns: str, damage: Callable, arrays_are_there: bool, strict: bool, place: Place, chance: random.Random
+    pattern: str, damage: Callable, arrays_are_there: bool, strict: bool, place: Place, chance: random.Random
 ) -> Seen:
     """A file of the newest checkpoint is damaged; the run goes on from the one before, and says so.
 
     Args:
-      patterns: of the files, by spaces; one of them is taken.
+      pattern: of the files; one of them is taken.
       damage: what is done to it.
       arrays_are_there: whether numbers of the run are in these files: then a damage that changes them must be said.
       strict: whether going on from the one before is forbidden.
@@ -53,8 +79,7 @@ def damaged(
     place.halfway()
     folder = place.trunk / 'checkpoints' / str(NEWEST)
     before = arrays(folder)
-    found = [file for pattern in patterns.split() for file in sorted(folder.glob(pattern))]
-    found = [file for file in found if damage is remove or file.is_file()]
+    found = sorted(folder.glob(pattern))
     for _ in range(40):  # some of these files are of no use any more, and some bits of none
         file = chance.choice(found)
         name, whole = str(file.relative_to(folder)), b'' if file.is_dir() else file.read_bytes()
@@ -113,6 +138,7 @@ def _plant(place: Place, chance: random.Random) -> None:
     from smelt_jax.runs import RunDir
     from smelt_jax.train.checkpoints import Checkpoints
 
+    logging.set_verbosity(logging.ERROR)  # Orbax warns of what is meant
     run_dir = RunDir(place.trunk)
     state = state_at(run_dir, NEWEST)
     leaves, tree = jax.tree.flatten(state.params)
@@ -216,38 +242,26 @@ def _kind(name: str) -> str:
 def scenarios() -> list[Scenario]:
     """Every kind of file of a checkpoint, each damaged in each way."""
     found = []
-    numbers = ('params/ocdbt.process_0/d/*', 'params/d/*', 'params/manifest.ocdbt', 'params/_METADATA')
-    numbers += ('optimizer/ocdbt.process_0/d/*', 'optimizer/manifest.ocdbt')
     for damage, what in ((flip, 'a bit flipped'), (cut, 'cut off'), (empty, 'emptied')):
-        for pattern in numbers:
+        for pattern in NUMBERS:
             act = functools.partial(damaged, pattern, damage, True, False)
-            times = 3 if pattern.endswith('*') else 1
-            short = int(damage is flip and pattern == numbers[0])
-            found.append(Scenario(f'Newest checkpoint: an array file {what}', act, ('train',), times, short))
-        act = functools.partial(damaged, 'params/ocdbt.process_0/d/*', damage, True, True)
-        found.append(Scenario(f'The same, with `--strict_restore`: {what}', act, ('train',), 1, int(damage is cut)))
-        act = functools.partial(damaged, OTHERS, damage, False, False)
-        found.append(Scenario(f'Newest checkpoint: another file {what}', act, ('train',), 2))
-    for name in (
-        '_CHECKPOINT_METADATA',
-        'params/_METADATA',
-        'params/manifest.ocdbt',
-        'optimizer/_METADATA',
-        'params',
-        'params/d',
-    ):
-        act = functools.partial(damaged, name, remove, False, False)
-        found.append(
-            Scenario(
-                'Newest checkpoint: a marker or a folder removed', act, ('train',), 1, int(name == 'params/_METADATA')
-            )
-        )
+            times, short = 3 if pattern.endswith('*') else 1, int(damage is flip and pattern == NUMBERS[0])
+            found.append(Scenario(f'Newest checkpoint, an array file {what}', act, ('train',), times, short))
+        for pattern in OTHERS:
+            act = functools.partial(damaged, pattern, damage, False, False)
+            found.append(Scenario(f'Newest checkpoint, another file {what}', act, ('train',)))
+        act = functools.partial(damaged, NUMBERS[0], damage, True, True)
+        line = f'Newest checkpoint, an array file {what}, `--strict_restore`'
+        found.append(Scenario(line, act, ('train',), 1, int(damage is cut)))
+    for name in REMOVED:
+        act, short = functools.partial(damaged, name, remove, False, False), int(name == 'params/_METADATA')
+        found.append(Scenario('Newest checkpoint, a marker or a folder removed', act, ('train',), 1, short))
     found += [
         Scenario('metrics.jsonl ends within a line', torn_line, ('train',), 2),
         Scenario('NaN in a parameter of the newest checkpoint', planted, ('train',), 3, 1),
-        Scenario('The run directory is copied, and both go on', copied, ('train',), 1),
-        Scenario('A checkpoint of another run is put in, under another step', foreign, ('train',), 1),
-        Scenario('A checkpoint of another run is put in, of the same step', foreign_of_same_step, ('train',), 1),
-        Scenario('The checkpoint that a branch starts from is damaged', branch_from_damaged, ('branch',), 2),
+        Scenario('The run directory copied, both go on', copied, ('train',), 1),
+        Scenario('A checkpoint of another run put in, under another step', foreign, ('train',), 1),
+        Scenario('A checkpoint of another run put in, of the same step', foreign_of_same_step, ('train',), 1, 1),
+        Scenario('The checkpoint that a branch starts from damaged', branch_from_damaged, ('branch',), 2),
     ]
     return found
