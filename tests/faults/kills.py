@@ -65,8 +65,8 @@ def scenarios() -> list[Scenario]:
         line = f'SIGKILL: `smelt {moment.verb}`, {moment.name}'
         found.append(Scenario(line, functools.partial(killed, moment, 1, signal.SIGKILL), (moment.verb,), times, short))
     again = functools.partial(killed, moments.SAVE, 5, signal.SIGKILL)
-    found.append(Scenario('SIGKILL: five saves of one run', again, ('train',), 3))
+    found.append(Scenario('SIGKILL: five saves of one run', again, ('train',), 2))
     hung_up = functools.partial(killed, moments.SAVE, 1, signal.SIGHUP)
     found.append(Scenario('SIGHUP: `smelt train`, save', hung_up, ('train',), 2))
-    found.append(Scenario('SIGKILL: every command from text to record, three times each', all_the_way, VERBS, 3))
+    found.append(Scenario('SIGKILL: every command from text to record, three times each', all_the_way, VERBS, 2))
     return found

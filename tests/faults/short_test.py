@@ -56,7 +56,7 @@ def test_a_changed_result_is_seen(world: World, verb: str) -> None:
         file.write_text(file.read_text() * 2)
     else:
         next(target.glob('train-*')).write_bytes(b'')
-    with pytest.raises(Lost, match='differ from the undisturbed run|cannot be read'):
+    with pytest.raises(Lost, match=r'differ from the undisturbed run|cannot be read'):
         place.compare(verb)
 
 
@@ -104,7 +104,7 @@ def test_words_choose_lines() -> None:
     assert {scenario.line for scenario in campaign.chosen(PARTS, ['sigkill', 'rotation'])} == {
         'SIGKILL: `smelt train`, rotation'
     }
-    with pytest.raises(ValueError, match='no line has nonsense; there are'):
+    with pytest.raises(ValueError, match=r'no line has nonsense; there are'):
         campaign.chosen(PARTS, ['nonsense'])
 
 

@@ -14,7 +14,6 @@ from faults.moments import Moment, Running, handles, phase
 from faults.scenario import Scenario, Seen
 from faults.world import PINNED, Place
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 WITHIN = 15.0  # seconds; a few are promised, on a machine that does nothing else
 AT_ONCE = 'at once since it came twice'
 AGAIN = 'run the same command again to go on'
@@ -119,7 +118,7 @@ def scenarios() -> list[Scenario]:
     reading = dataclasses.replace(moments.EVALUATE, draw=_once_handled(_reading))
     packing = dataclasses.replace(moments.PACK, draw=_once_handled(moments.PACK.draw))
     phases = (early, moments.COMPILE, moments.STEPS, moments.SAVE, moments.BRANCH, reading, packing)
-    for number in SIGNALS:
+    for number, often in ((signal.SIGTERM, 2), (signal.SIGINT, 1)):
         for moment in phases:
             line = f'{number.name}: `smelt {moment.verb}`, {moment.name}'
             act = functools.partial(signalled, moment, number, 0.0)
@@ -127,7 +126,7 @@ def scenarios() -> list[Scenario]:
                 (moment, number)
                 in ((moments.COMPILE, signal.SIGTERM), (moments.SAVE, signal.SIGTERM), (packing, signal.SIGINT))
             )
-            found.append(Scenario(line, act, (moment.verb,), 2, short))
+            found.append(Scenario(line, act, (moment.verb,), often, short))
         waiting = functools.partial(while_data_is_late, number)
         found.append(
             Scenario(f'{number.name}: waiting for rows', waiting, ('train',), 2, int(number == signal.SIGTERM))
