@@ -37,6 +37,11 @@ class Row:
     skipped: str = ''
     seconds: float = 0.0
 
+    @property
+    def missed(self) -> bool:
+        """Whether nothing came in the phase that was meant: then the line has shown nothing."""
+        return not (self.skipped or self.lost or self.seen.aimed)
+
 
 def run(
     world: World,
@@ -52,11 +57,11 @@ def run(
             row = rows.setdefault(scenario.line, Row(scenario.line))
             if row.skipped:
                 continue
-            # One that comes too late, for the command was done, is tried again.
+            # One that comes too late, or in another phase, is tried again.
             for _ in range(TRIES):
                 chance = random.Random(f'{seed}/{scenario.line}/{row.runs}')
                 outcome, seen = _once(world, scenario, chance, row)
-                if outcome != 'equal' or seen.doing:
+                if outcome != 'equal' or seen.aimed:
                     break
             say(f'{scenario.line}: {", ".join(seen.doing) or "too late"}: {outcome}')
     return list(rows.values())

@@ -28,8 +28,8 @@ def test_nothing_is_lost(world: World, scenario: Scenario) -> None:
     if row.skipped:
         pytest.skip(row.skipped)
     assert not row.lost
-    assert row.equal == row.runs == scenario.short
-    assert row.seen.doing
+    assert row.equal == row.runs >= scenario.short
+    assert not row.missed
 
 
 @pytest.mark.parametrize('verb', ['train', 'branch', 'evaluate', 'pack'])

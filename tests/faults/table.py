@@ -1,5 +1,6 @@
 """The table of docs/reliability.md, from the rows of a campaign."""
 
+import dataclasses
 import platform
 import re
 from collections.abc import Sequence
@@ -18,24 +19,20 @@ HEAD = (
 
 def table(rows: Sequence[Row]) -> str:
     """One line a row, their sum, and below what was lost."""
-    lines = [*HEAD, *(_line(row) for row in rows if not row.skipped)]
-    done = [row for row in rows if not row.skipped]
-    total = sum(row.seen.doing.total() for row in done)
-    sums = [sum(getattr(row.seen, key) for row in done) for key in ('aimed', 'said')]
-    runs, equal, lost = (
-        sum(row.runs for row in done),
-        sum(row.equal for row in done),
-        sum(len(row.lost) for row in done),
-    )
-    lines.append(f'| **all** | {total} | {sums[0]} | | {sums[1]} | {runs} | {equal} | {lost} | |')
+    total = Row('**all**')
+    for row in rows:
+        total.seen.join(dataclasses.replace(row.seen, slowest=0.0))
+        total.runs, total.equal, total.lost = total.runs + row.runs, total.equal + row.equal, total.lost + row.lost
+        total.seconds += row.seconds
+    lines = [*HEAD, *(_line(row) for row in rows if not row.skipped), _line(total, doing='')]
     for row in rows:
         if row.skipped:
             lines.append(f'\nNot done here: {row.line}: {row.skipped}.')
+        if row.missed:
+            lines.append(f'\nNever in its phase: {row.line}.')
         lines += [f'\nLOST: {row.line}: {what}' for what in row.lost]
-    minutes = sum(row.seconds for row in rows) / 60
-    return '\n'.join(
-        [*lines, f'\nIn {minutes:.0f} minutes on {platform.machine()}, Python {platform.python_version()}.']
-    )
+    where = f'{platform.machine()}, Python {platform.python_version()}'
+    return '\n'.join([*lines, f'\nIn {total.seconds / 60:.0f} minutes on {where}.'])
 
 
 def write(rows: Sequence[Row]) -> None:
@@ -52,11 +49,8 @@ def replaced(text: str, new: str) -> str:
     return pattern.sub(lambda _: f'{BEGIN}\n\n{new}\n\n{END}', text)
 
 
-def _line(row: Row) -> str:
-    doing = ', '.join(f'{name} {count}' for name, count in row.seen.doing.most_common())
-    slowest = f'{row.seen.slowest:.1f}' if row.seen.slowest else ''
-    said = row.seen.said or ''
-    return (
-        f'| {row.line} | {row.seen.doing.total()} | {row.seen.aimed} | {doing} | {said} | {row.runs} | {row.equal} | '
-        f'{len(row.lost) or 0} | {slowest} |'
-    )
+def _line(row: Row, doing: str | None = None) -> str:
+    seen = row.seen
+    doing = ', '.join(f'{name} {count}' for name, count in seen.doing.most_common()) if doing is None else doing
+    cells = [row.line, seen.doing.total(), seen.aimed, doing, seen.said or '', row.runs, row.equal, len(row.lost)]
+    return f'| {" | ".join(map(str, cells))} | {f"{seen.slowest:.1f}" if seen.slowest else ""} |'
