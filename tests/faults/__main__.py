@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,8 @@ def main() -> int:
         parser.error(str(error))
     if given.times:
         scenarios = [dataclasses.replace(scenario, times=given.times) for scenario in scenarios]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ends early, with a table of what was done
     folder = Path(tempfile.mkdtemp(prefix='faults-'))
     rows = campaign.run(World(folder), scenarios, given.short, given.seed, lambda line: print(line, flush=True))
     print(table.table(rows))

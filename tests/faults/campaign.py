@@ -50,21 +50,33 @@ def run(
     seed: int = 0,
     say: Callable[[str], object] = print,
 ) -> list[Row]:
-    """Runs each scenario as often as it says, each time in a place of its own. A place where something was lost is kept."""
+    """Runs each scenario as often as it says, each time in a place of its own. A place where something was lost is kept.
+
+    SIGINT ends it early; the lines that were not reached say so.
+    """
     rows: dict[str, Row] = {}
+    stopped = False
     for scenario in scenarios:
-        for _ in range(scenario.short if short else scenario.times):
-            row = rows.setdefault(scenario.line, Row(scenario.line))
-            if row.skipped:
-                continue
-            # One that comes too late, or in another phase, is tried again.
-            for _ in range(TRIES):
-                chance = random.Random(f'{seed}/{scenario.line}/{row.runs}')
-                outcome, seen = _once(world, scenario, chance, row)
-                if outcome != 'equal' or seen.aimed:
-                    break
-            say(f'{scenario.line}: {", ".join(seen.doing) or "too late"}: {outcome}')
+        times = scenario.short if short else scenario.times
+        row = rows.setdefault(scenario.line, Row(scenario.line)) if times else Row('')
+        for _ in range(times):
+            if stopped or row.skipped:
+                row.skipped = row.skipped or ('' if row.runs else 'the campaign was stopped before')
+                break
+            try:
+                say(_tried(world, scenario, seed, row))
+            except KeyboardInterrupt:
+                stopped = True
     return list(rows.values())
+
+
+def _tried(world: World, scenario: Scenario, seed: int, row: Row) -> str:
+    """Runs it once. If it came too late, or in another phase, it is tried again. Returns what to say."""
+    for _ in range(TRIES):
+        outcome, seen = _once(world, scenario, random.Random(f'{seed}/{scenario.line}/{row.runs}'), row)
+        if outcome != 'equal' or seen.aimed:
+            break
+    return f'{scenario.line}: {", ".join(seen.doing) or "too late"}: {outcome}'
 
 
 def _once(world: World, scenario: Scenario, chance: random.Random, row: Row) -> tuple[str, Seen]:

@@ -162,7 +162,7 @@ def scenarios() -> list[Scenario]:
         act = functools.partial(full_from_the_start, verb)
         found.append(Scenario(f'Full disk: `smelt {verb}`, from the start', act, (verb,)))
         act = functools.partial(read_only, verb)
-        found.append(Scenario(f'Read-only folder: `smelt {verb}`', act, (verb,), 1, int(verb == 'train')))
+        found.append(Scenario(f'Read-only folder: `smelt {verb}`', act, (verb,)))
     for verb in ('train', 'branch'):
         act = functools.partial(read_only_input, verb)
         found.append(Scenario(f'Read-only input: `smelt {verb}`', act, (verb,)))

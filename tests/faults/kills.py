@@ -56,7 +56,7 @@ def scenarios() -> list[Scenario]:
         (moments.START, 4, 0),
         (moments.COMPILE, 5, 1),
         (moments.STEPS, 6, 0),
-        (moments.SAVE, 14, 2),
+        (moments.SAVE, 14, 1),
         (moments.ROTATION, 6, 1),
         (moments.BRANCH, 6, 1),
         (moments.EVALUATE, 5, 0),

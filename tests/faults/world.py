@@ -98,7 +98,7 @@ class Place:
         folder.mkdir(exist_ok=True)
         self.pack, self.trunk, self.leaf, self.log = (folder / name for name in ('pack', 'trunk', 'leaf', 'log'))
         self.arm = 'one'
-        self.after = contextlib.ExitStack()  # closed when all is compared
+        self.after = contextlib.ExitStack()  # closed when all is compared, last what was entered first
 
     def target(self, verb: str) -> Path:
         """What a verb writes."""
@@ -121,7 +121,7 @@ class Place:
     def start(self, verb: str, *more: str, **env: str) -> subprocess.Popen:
         """Starts `smelt VERB`; what it says goes to `log`."""
         with self.log.open('w') as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 self.args(verb, *more),
                 cwd=self.folder,
                 env=self.world.env(**env),
@@ -129,6 +129,8 @@ class Place:
                 stdout=log,
                 stderr=log,
             )
+        self.after.callback(process.kill)  # of one that has ended it does nothing
+        return process
 
     def run(self, verb: str, *more: str, code: int | None = 0, **env: str) -> int:
         """Runs it to its end. Raises Lost if that is another than `code`, or does not come."""
