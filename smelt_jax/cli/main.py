@@ -24,16 +24,21 @@ OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax',
 
 
 def command() -> NoReturn:
-    """The program `smelt`. One that fails ends at once: threads of a failed save would go on speaking after the last line."""
-    code = 0
+    """The program `smelt`. It ends at once when it has said its last line, though threads of a failed save or of a reader that
+    hangs do not; processes of a run that have done their work part first."""
     # To the very end: a second signal on the way out is a second signal.
     with stop.listening(), contextlib.suppress(stop.Stopped):
         code = main()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if code:
-            os._exit(code)
-    sys.exit()
+        processes = _processes()
+        if processes and not code:
+            processes.part()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except BrokenPipeError:  # the reader of our output has what it wanted
+            code = code or 1
+        os._exit(code)
+    os._exit(0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,8 +27,8 @@ class DamagedError(ValueError):
 
 @contextlib.contextmanager
 def reading(name: str, remedy: str) -> Iterator[None]:
-    """Damage shows as errors of many kinds, and Orbax's threads may drown the first one: it becomes one DamagedError; an OSError
-    if the disk or the network does not answer."""
+    """Damage shows as errors of many kinds, and Orbax's threads may drown the first one: it becomes one DamagedError, or an
+    OSError if the disk or the network does not answer."""
     try:
         yield
     except Exception as error:
