@@ -1,6 +1,5 @@
 """The command `smelt`: finds the verb, parses its flags, runs it, and says in one line what a user can put right."""
 
-import contextlib
 import difflib
 import importlib
 import os
@@ -27,18 +26,19 @@ def command() -> NoReturn:
     """The program `smelt`. It ends at once when it has said its last line, though threads of a failed save or of a reader that
     hangs do not; processes of a run that have done their work part first."""
     # To the very end: a second signal on the way out is a second signal.
-    with stop.listening(), contextlib.suppress(stop.Stopped):
-        code = main()
-        processes = _processes()
-        if processes and not code:
-            processes.part()
-        try:
+    try:
+        with stop.listening():
+            code = main()
+            processes = _processes()
+            if processes and not code:
+                processes.part()
             sys.stdout.flush()
             sys.stderr.flush()
-        except BrokenPipeError:  # the reader of our output has what it wanted
-            code = code or 1
-        os._exit(code)
-    os._exit(0)
+            os._exit(code)
+    except BrokenPipeError:  # the reader of our output has what it wanted
+        os._exit(1)
+    except stop.Stopped:  # all was done
+        os._exit(0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,9 +118,8 @@ def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
             if processes := _processes():
                 processes.look_around()
             raise
-    except BrokenPipeError:  # the reader of our output has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:
+        raise
     except OSError as error:
         if debug:
             raise
