@@ -25,11 +25,12 @@ class Stopped(BaseException):
 
     Attributes:
       code: the exit code, 128 + the signal's number.
+      together: all processes of the run stop, at this very point.
     """
 
-    def __init__(self, number: int, where: str = '') -> None:
+    def __init__(self, number: int, where: str = '', together: bool = False) -> None:
         super().__init__(f'stopped by {signal.Signals(number).name}{where}; run the same command again to go on')
-        self.code = 128 + number
+        self.code, self.together = 128 + number, together
 
 
 class _Ear:

@@ -89,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except stop.Stopped as stopped:
         print(f'\nsmelt {verb}: {stopped}', file=sys.stderr)
         code = stopped.code
+        if stopped.together and (processes := _processes()):
+            processes.part()
     processes = _processes()
     return processes.end(code) if processes else code
 

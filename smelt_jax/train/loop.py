@@ -122,7 +122,7 @@ def fit(
             _updates(run, devices, lineage, schedule, state, step, batches, watch, report, checkpoints, stall)
             checkpoints.wait()
         if stop.asked() and jax.process_count() == 1:
-            raise stop.Stopped(stop.asked() or signal.SIGTERM, f' at step {lineage.stop}, the last, which is saved')
+            raise stop.Stopped(stop.asked(), f' at step {lineage.stop}, the last, which is saved')
 
 
 @contextlib.contextmanager
@@ -178,6 +178,8 @@ def _updates(
             with stop.interruptible() if jax.process_count() == 1 else contextlib.nullcontext():
                 _, _, batch = next(batches)
         except stop.Stopped:
+            if done == start:
+                raise
             to_stop = True
             break
         checkpoints.check()
@@ -204,5 +206,4 @@ def _updates(
             save()
         checkpoints.wait()
         report.incident(done, 'stopped', f'stopped at step {done}, which is saved')
-        processes.part()
-        raise stop.Stopped(stop.asked() or signal.SIGTERM, f' at step {done}, which is saved')
+        raise stop.Stopped(stop.asked() or signal.SIGTERM, f' at step {done}, which is saved', together=True)
