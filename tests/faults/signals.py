@@ -120,7 +120,9 @@ def scenarios() -> list[Scenario]:
                 (moment, number)
                 in ((moments.COMPILE, signal.SIGTERM), (moments.SAVE, signal.SIGTERM), (packing, signal.SIGINT))
             )
-            found.append(Scenario(line, act, (moment.verb,), often, short))
+            # Starting is many things; a signal in the middle of an import is another one each time.
+            times = 6 if moment is early else often
+            found.append(Scenario(line, act, (moment.verb,), times, short))
         waiting = functools.partial(while_data_is_late, number)
         found.append(
             Scenario(f'{number.name}: waiting for rows', waiting, ('train',), 2, int(number == signal.SIGTERM))
