@@ -39,12 +39,16 @@ class _Ear:
     def __init__(self) -> None:
         self.asked = 0
         self.keeping = False
+        self.waiting = False
         self.heeded = False
+        self.thrown: Stopped | None = None
 
     def heard(self, number: int, _: FrameType | None) -> None:
         self.asked = self.asked or number
         if not self.keeping:
-            raise Stopped(self.asked)
+            stopped = Stopped(self.asked)
+            self.thrown = None if self.waiting else stopped
+            raise stopped
 
     def follow(self, line: socket.socket) -> None:
         """A thread of its own, which the system tells of a signal whatever the main thread does."""
@@ -139,13 +143,19 @@ def interruptible() -> Iterator[None]:
     if not _ear or not _ear.keeping:
         yield
         return
-    _ear.keeping = False
+    _ear.keeping, _ear.waiting = False, True
     try:
         if _ear.asked:
             raise Stopped(_ear.asked)
         yield
     finally:
-        _ear.keeping = True
+        _ear.keeping, _ear.waiting = True, False
+
+
+def instead_of(error: BaseException) -> BaseException:
+    """What has ended the work: the exception of a signal, if that came out as another one, as from the import of an extension
+    or from a library that gives its errors names of its own; otherwise `error`."""
+    return (_ear and _ear.thrown) or error
 
 
 def asked() -> int:

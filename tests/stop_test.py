@@ -162,6 +162,35 @@ say(f'{ended} {stop.asked()}')
     assert done == (0, f'{int(signal.SIGTERM)} 0\n', '')
 
 
+def test_it_is_known_under_another_name() -> None:
+    """The import of an extension makes an ImportError of it."""
+    done = Program("""
+try:
+    say('ready'); time.sleep(15)
+except BaseException as stopped:
+    error = ImportError('while initializing')
+raise stop.instead_of(error)
+""").send(signal.SIGTERM)
+    assert done == (143, f'out stopped by SIGTERM; {GO_ON}\n', '')
+
+
+def test_what_fails_while_saving_keeps_its_name() -> None:
+    done = Program("""
+with stop.keeping():
+    stop.keep()
+    try:
+        with stop.interruptible():
+            say('ready'); time.sleep(15)
+    except stop.Stopped:
+        pass
+    try:
+        raise OSError('no room')
+    except OSError as error:
+        say(stop.instead_of(error))
+""").send(signal.SIGTERM)
+    assert done == (0, 'no room\n', '')
+
+
 def test_outside_everything_is_as_it_was() -> None:
     before = [signal.getsignal(number) for number in stop.SIGNALS]
     with stop.listening(), stop.listening():

@@ -25,8 +25,9 @@ OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax',
 def command() -> NoReturn:
     """The program `smelt`. It ends at once when it has said its last line, though threads of a failed save or of a reader that
     hangs do not; processes of a run that have done their work part first."""
-    # To the very end: a second signal on the way out is a second signal.
+    code = None
     try:
+        # To the very end: a second signal on the way out is a second signal.
         with stop.listening():
             code = main()
             processes = _processes()
@@ -37,8 +38,10 @@ def command() -> NoReturn:
             os._exit(code)
     except BrokenPipeError:  # the reader of our output has what it wanted
         os._exit(1)
-    except stop.Stopped:  # all was done
-        os._exit(0)
+    except stop.Stopped as stopped:
+        if code is None:  # it had not begun
+            print(f'\nsmelt: {stopped}', file=sys.stderr, flush=True)
+        os._exit(stopped.code if code is None else code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,7 +119,9 @@ def _run(verb: str, module: ModuleType, chosen: list[str], debug: bool) -> int:
     try:
         try:
             module.run(*chosen)
-        except Exception:
+        except Exception as error:
+            if (cause := stop.instead_of(error)) is not error:
+                raise cause from error
             if processes := _processes():
                 processes.look_around()
             raise
