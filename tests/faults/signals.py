@@ -54,7 +54,7 @@ def _signal(
                 f'{verb} in its {doing}: {number.name} ended it with {code}, not {128 + number}: {place.last_line()}'
             )
         at_once = twice > 1 and AT_ONCE in place.last_line()
-        seen.add(doing, doing == name and (at_once or twice < 1), True, seconds)
+        seen.add(doing, doing == name, True, seconds)
         if not at_once:
             _require_promise(place, verb, number, made)
     (place.folder / 'slow').unlink(missing_ok=True)

@@ -1,10 +1,12 @@
 """The small run that is disturbed: its commands, what they come to when nobody disturbs them, and the comparison with that."""
 
 import contextlib
+import functools
 import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -128,6 +130,8 @@ class Place:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # Under nohup it would be ignored.
+                preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
             )
         self.after.callback(process.kill)  # of one that has ended it does nothing
         return process
