@@ -26,12 +26,16 @@ from smelt_jax.storage import hold
 from smelt_jax.storage.files import reach, write_atomically
 from smelt_jax.storage.lines import Lines
 
-# These say how a machine does the work or where it finds it, and change no number of the run.
+# These say how a machine does the work, what is kept of it and told of it, and change no parameter of the run.
 FREE_KEYS = (
     'data.pack',
     'data.prefetch',
     'pack.workers',
+    'optim.skip_nonfinite',
+    'train.log_every',
+    'train.save_every',
     'train.save_minutes',
+    'train.keep',
     'train.spike',
     'train.stall_minutes',
     'train.peak_flops',

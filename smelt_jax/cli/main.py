@@ -46,8 +46,8 @@ def command() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `smelt ARGV`. Returns the exit code: 0, 1 if the verb failed for a reason it names, 2 for a wrong command line, 130
-    and 143 if it was stopped by SIGINT and SIGTERM. Exceptions other than ValueError and OSError are faults of the program,
-    and shown with the way there."""
+    and 143 if it was stopped by SIGINT and SIGTERM; 75 (EX_TEMPFAIL) is a run that stalled or lost a process. Exceptions other
+    than ValueError and OSError are faults of the program, and shown with the way there."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in HELP:
         print(pages.front(), end='')

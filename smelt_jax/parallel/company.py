@@ -54,7 +54,7 @@ class Company:
             message = f'process {lost} of {self._count} is gone; its own log says why. Run all again to go on'
             print(f'{sys.argv[0]}: error: {message}', file=sys.stderr, flush=True)
             # Not an exception: the main thread may wait for the one that is gone, and would for ever.
-            os._exit(1)
+            os._exit(os.EX_TEMPFAIL)
 
 
 def _keep_alive(peer: socket.socket, timeout_seconds: float) -> None:

@@ -160,4 +160,4 @@ def _me() -> str:
 
 def _end(message: str) -> NoReturn:
     print(f'{sys.argv[0]}: error: {message}; this process ends, before two write there', file=sys.stderr, flush=True)
-    os._exit(1)  # not an exception: this is not the main thread
+    os._exit(os.EX_TEMPFAIL)  # not an exception: this is not the main thread

@@ -73,6 +73,7 @@ class Checkpoints:
                 preservation_policy=policies.AnyPreservationPolicy(kept),
                 save_decision_policy=policies.FixedIntervalPolicy(1),
                 read_only=read_only,
+                create=not read_only,
                 enable_async_checkpointing=not read_only,
             ),
             item_handlers=arrays | {'digest': ocp.JsonCheckpointHandler('digest.json')},
@@ -206,7 +207,7 @@ class Checkpoints:
 
     def _remedy(self, step: int) -> str:
         others = [other for other in self.steps() if other != step]
-        return f'move it away and run again; the others are {others or "none"}'
+        return f'bring back a copy of it, or take another: there is {others or "none"}'
 
     def _whole(self, step: int) -> bool:
         """Whether every item that is there has what is written last. An optimizer that is gone was left out on purpose."""
@@ -215,13 +216,21 @@ class Checkpoints:
         return all((folder / name / file).exists() for name in there for file in _LAST_FILES[name])
 
     def _set_incomplete_aside(self) -> None:
-        """Orbax would count them among the newest, and delete good ones instead."""
-        for name in [path.name for path in self.path.iterdir()] if self.path.exists() else []:
-            if name.isdecimal() and not self._whole(int(name)):
-                what = f'{self.path}: checkpoint {name} is incomplete'
-                if self._strict:
-                    raise DamagedError(what, 'move it away and run again')
-                self._say(int(name), f'{what}; it is called {self._put_aside(name, "incomplete")} now')
+        """Orbax would count them among the newest, and delete good ones instead. Raises DamagedError if no other is left, or the
+        rule is strict."""
+        names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
+        there = sorted(int(name) for name in names if name.isdecimal())
+        whole = [step for step in there if self._whole(step)]
+        for step in (step for step in there if step not in whole):
+            what = f'{self.path}: checkpoint {step} is incomplete'
+            if self._strict or not whole:
+                remedy = (
+                    'without --strict_restore the run goes on from the newest'
+                    if whole
+                    else 'begin anew in another workdir'
+                )
+                raise DamagedError(what, f'bring its files back; the complete ones are {whole or "none"}: {remedy}')
+            self._say(step, f'{what}; it is called {self._put_aside(str(step), "incomplete")} now')
 
     def _say(self, step: int, line: str) -> None:
         self.set_aside.append((step, line))

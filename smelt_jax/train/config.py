@@ -36,7 +36,8 @@ class OptimConfig:
       clip_norm: bound of the global gradient norm; 0 for none.
       moment_dtype: of the first moment; the second is float32 always, since small changes vanish in bfloat16.
       accumulate: microbatches of an update.
-      skip_nonfinite: updates that may be skipped in a row when loss or gradient is not finite; at 0 the first ends the run.
+      skip_nonfinite: how many updates in a row may be skipped because loss or gradient is NaN or infinite; 0 ends the run at
+        the first. May be set on a run that has ended so.
     """
 
     peak_lr: float = 1e-3
@@ -68,15 +69,16 @@ class TrainConfig:
 
     Attributes:
       steps: updates of the trunk.
-      log_every: updates between two lines of metrics.jsonl.
-      save_every: updates between two checkpoints.
-      save_minutes: after these a checkpoint is made in between; 0 is never.
-      keep: checkpoints kept, beside those of `branch_steps`.
-      branch_steps: steps whose checkpoints are kept for ever: annealing branches start there.
+      log_every: updates between two lines of metrics.jsonl. May change when a run goes on.
+      save_every: updates between two checkpoints. May change.
+      save_minutes: save, too, when this many minutes have passed since the last checkpoint; 0 never does. May change.
+      keep: how many of the newest checkpoints are kept, pinned ones (branch_steps) counted. May change.
+      branch_steps: steps whose checkpoints are pinned, kept for ever: annealing branches start there.
       branch_tokens: tokens of one annealing branch.
       final_lr_fraction: of the trunk's rate, where the cosine of a branch ends.
-      spike: a loss this many standard deviations above the median of those before is reported; 0 reports none. Ours.
-      stall_minutes: without an update the run ends, and says where it stands; 0 is never.
+      spike: report a loss this many standard deviations above the median of the last 64; 0 reports none. Ours. May change.
+      stall_minutes: end the run, with the stacks of its threads, after this many minutes without an update; 0 never does. The
+        start and its compilation do not count, a slow save does. May change.
       peak_flops: of the machine, FLOP/s, for MFU; 0 measures a matrix product at start.
     """
 

@@ -100,6 +100,12 @@ def fit(
         else:
             # Fresh or restored, jit must see the same placement: else it compiles the step once more for a branch.
             step, state = lineage.start, seed(like) or _fresh(run.model, run.optim, run.seed, devices)
+            if first and (lost := run_dir.metrics()):
+                print(
+                    f'{run_dir.path}: there is no checkpoint; the run begins again at step {step}, and its metrics up to step '
+                    f'{lost[-1]["step"]} are made anew',
+                    file=sys.stderr,
+                )
 
         flops = budget_of(run.model, manifest.train.mean_attended_keys).train_flops.total
         peak = peak_flops(run.train.peak_flops, run.model.dtype)
@@ -110,6 +116,8 @@ def fit(
         with stop.keeping(), Stall(run.train.stall_minutes, run_dir.path / 'stall.txt') as stall, made as report:
             for where, line in checkpoints.set_aside:
                 report.incident(where, 'damaged', line, say=False)
+            if found:
+                report.incident(step, 'resumed', f'from step {step}', say=False)
             watch = Watch(
                 report,
                 run.train,
@@ -205,5 +213,5 @@ def _updates(
         if saved < done:
             save()
         checkpoints.wait()
-        report.incident(done, 'stopped', f'stopped at step {done}, which is saved')
+        report.incident(done, 'stopped', f'stopped at step {done}, which is saved', say=False)
         raise stop.Stopped(stop.asked() or signal.SIGTERM, f' at step {done}, which is saved', together=True)

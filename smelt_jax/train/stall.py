@@ -56,4 +56,4 @@ class Stall:
             flush=True,
         )
         # Not an exception: the main thread does not come back to hear of it.
-        os._exit(1)
+        os._exit(os.EX_TEMPFAIL)

@@ -4,8 +4,10 @@ What it says goes to incidents.jsonl too: lines {step, kind, time, …} of the k
 
     skipped   loss or gradient was no finite number, the update was left out (optim.skip_nonfinite)
     spike     the loss stands out from those before (train.spike)
-    damaged   a checkpoint did not come back as it was saved, and the one before was taken
+    damaged   a checkpoint was incomplete or did not come back as it was saved, and the one before was taken
     stopped   by a signal
+    resumed   from a checkpoint
+    nonfinite loss, gradient or parameters were no finite number, and the run ended
 """
 
 import collections
@@ -98,9 +100,15 @@ class Watch:
         self._report.incident(step, kind, text, {'rows': self._rows_of(step).tolist(), **values})
 
     def _end(self, step: int, what: str) -> NoReturn:
+        rows = self._rows_of(step).tolist()
+        self._report.incident(step, 'nonfinite', what, {'rows': rows, **self._finite}, say=False)
+        before = ', '.join(
+            f'{name} {self._finite[name]:.4g}' for name in ('loss', 'grad_norm', 'lr') if name in self._finite
+        )
         raise NonFiniteError(
-            f'step {step}: {what}. Last finite metrics: {self._finite or "none"}. Rows of the batch: '
-            f'{self._rows_of(step).tolist()}. The last checkpoint is from before; look at these rows, or lower optim.peak_lr'
+            f'step {step}: {what}. Nothing of it is saved. Look at the rows of its batch, {rows}; or go on past it with '
+            f'optim.skip_nonfinite; another optim.peak_lr is another run, in a workdir of its own. '
+            f'Last finite metrics: {before or "none"}'
         )
 
 

@@ -191,7 +191,7 @@ def test_a_process_that_was_taken_over_ends(bucket: Bucket, tmp_path: Path) -> N
     first.stdout.readline()
     write_lease(0)
     said = first.communicate()[1]
-    assert first.returncode == 1
+    assert first.returncode == os.EX_TEMPFAIL
     assert said == (
         '-c: error: gs://bucket/run was taken over by process 7 on far since long; '
         'this process ends, before two write there\n'

@@ -78,7 +78,8 @@ def test_a_damaged_one_is_named_and_those_that_are_left(run_dir: RunDir, damage:
     damage(Path(run_dir.checkpoints / '20' / 'params'))
     with Checkpoints(run_dir) as checkpoints:
         with pytest.raises(
-            DamagedError, match=r'checkpoints/20 is damaged: .*Move it away .*others are \[10\]'
+            DamagedError,
+            match=r'checkpoints/20 is damaged: .*Bring back a copy of it, or take another: there is \[10\]',
         ) as caught:
             checkpoints.restore(20, like())
         assert '\n' not in str(caught.value)
@@ -153,18 +154,30 @@ def test_two_damaged_ones_in_a_row_are_passed_over(run_dir: RunDir) -> None:
 def test_nothing_begins_anew_because_all_are_damaged(run_dir: RunDir) -> None:
     save(run_dir, 10)
     _cut(Path(run_dir.checkpoints / '10' / 'params'))
-    with pytest.raises(DamagedError, match=r'checkpoints/10 is damaged: .*the others are none'):
+    with pytest.raises(DamagedError, match=r'checkpoints/10 is damaged: .*there is none'):
         newest(run_dir)
     assert names(run_dir) == {'10'}
+
+
+def test_nothing_begins_anew_because_all_are_incomplete(run_dir: RunDir) -> None:
+    save(run_dir, 10, 20)
+    for step in ('10', '20'):
+        shutil.rmtree(run_dir.checkpoints / step / 'params')
+    with pytest.raises(DamagedError, match=r'checkpoint 10 is incomplete. Bring .* complete ones are none: begin anew'):
+        newest(run_dir)
+    assert names(run_dir) == {'10', '20'}
 
 
 def test_strict_refuses_what_is_damaged_or_incomplete(run_dir: RunDir) -> None:
     save(run_dir, 10, 20)
     _cut(Path(run_dir.checkpoints / '20' / 'optimizer'))
-    with pytest.raises(DamagedError, match=r'checkpoints/20 is damaged: .*Move it away and run again'):
+    with pytest.raises(DamagedError, match=r'checkpoints/20 is damaged: .*or take another: there is \[10\]'):
         newest(run_dir, strict=True)
     (run_dir.checkpoints / '20' / 'optimizer' / '_METADATA').unlink()
-    with pytest.raises(DamagedError, match=r'checkpoint 20 is incomplete. Move it away'):
+    with pytest.raises(
+        DamagedError,
+        match=r'checkpoint 20 is incomplete. Bring its files back; the complete ones are \[10\]: without --strict',
+    ):
         newest(run_dir, strict=True)
     assert names(run_dir) == {'10', '20'}
 

@@ -98,8 +98,8 @@ def test_a_loss_that_is_no_number_ends_the_run(run: RunConfig, tmp_path: Path, m
     assert np.isfinite(last['loss'])
     message = str(caught.value)
     assert message.startswith('step 8: loss ')
-    assert f'Rows of the batch: {rows}.' in message
-    assert f"'loss': {last['loss']}" in message
+    assert f'rows of its batch, {rows};' in message
+    assert f'Last finite metrics: loss {last["loss"]:.4g}, ' in message
     assert '\n' not in message
     assert checkpoints_of(run_dir) == [5]
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state_at(run_dir, 5)))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,11 +36,12 @@ def watched(run_dir: RunDir, losses: list[float], most: int = 0, skipped: int = 
 def test_the_first_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / 'run')
     with pytest.raises(
-        NonFiniteError, match=r'^step 3: loss nan, .*finite metrics: .*2\.5.*Rows of the batch: \[30, 31\]'
+        NonFiniteError,
+        match=r'^step 3: loss nan, .*rows of its batch, \[30, 31\].*finite metrics: loss 2\.5, grad_norm 1$',
     ):
         watched(run_dir, [3.0, 2.5, NAN, 2.0])
     assert [line['step'] for line in run_dir.metrics()] == [1, 2]
-    assert run_dir.incidents() == []
+    assert [(line['kind'], line['step'], line['rows']) for line in run_dir.incidents()] == [('nonfinite', 3, [30, 31])]
 
 
 def test_so_many_in_a_row_are_skipped_and_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -133,7 +135,7 @@ def stalled(folder: Path, minutes: float, waits: bool) -> subprocess.CompletedPr
 
 def test_a_run_that_does_not_get_on_says_where_it_stands_and_ends(tmp_path: Path) -> None:
     done = stalled(tmp_path, 0.6 / 60, waits=True)
-    assert done.returncode == 1
+    assert done.returncode == os.EX_TEMPFAIL
     last = done.stderr.splitlines()[-1]
     assert last.startswith(
         'smelt train: error: stalled for 0.01 minutes (train.stall_minutes): after step 3. The stacks'
