@@ -216,8 +216,8 @@ class Checkpoints:
         return all((folder / name / file).exists() for name in there for file in _LAST_FILES[name])
 
     def _set_incomplete_aside(self) -> None:
-        """Orbax would count them among the newest, and delete good ones instead. Raises DamagedError if no other is left, or the
-        rule is strict."""
+        """Orbax would count them among the newest, and delete good ones instead. Raises DamagedError if no other is left, or if
+        the rule is strict."""
         names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
         there = sorted(int(name) for name in names if name.isdecimal())
         whole = [step for step in there if self._whole(step)]
