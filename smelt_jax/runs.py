@@ -119,6 +119,7 @@ class RunDir:
     def held(self) -> contextlib.AbstractContextManager[None]:
         """One writer at a time: on a disk by a lock, in a bucket by a lease (storage/hold.py). Raises ValueError, naming who
         holds it."""
+        self.path.mkdir(parents=True, exist_ok=True)
         return hold.held(self._holder)
 
     def holder(self) -> str:
@@ -183,8 +184,9 @@ class RunDir:
         """Adds evaluations. One with the same `step`, `visits`, `task` and `pack` takes the place of the older."""
         new = list(records)
         keys = {_record_key(record) for record in new}
-        kept = [record for record in self.records() if _record_key(record) not in keys]
-        write_atomically(self.records_file, ''.join(json.dumps(record) + '\n' for record in kept + new))
+        with hold.alone(self.path / '.records.lock'):
+            kept = [record for record in self.records() if _record_key(record) not in keys]
+            write_atomically(self.records_file, ''.join(json.dumps(record) + '\n' for record in kept + new))
 
 
 def config_fingerprint(run: RunConfig) -> str:

@@ -1,10 +1,24 @@
 """Tables on a terminal."""
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+
+class Progress(Console):
+    """What goes on, on stderr. When its reader has gone, the work goes on in silence."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, file=sys.stderr)
+
+    def on_broken_pipe(self) -> None:
+        """Nothing is written there any more, by anybody."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def show(console: Console, tables: Sequence[Table]) -> None:

@@ -33,6 +33,12 @@ class Stopped(BaseException):
         self.code, self.together = 128 + number, together
 
 
+def say(line: str) -> None:
+    """A line on stderr; nothing, if nobody reads there any more: what is worth saying is not worth failing for."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 class _Ear:
     """What has been heard, and what is to be done about it."""
 
@@ -45,7 +51,7 @@ class _Ear:
 
     def heard(self, number: int, _: FrameType | None) -> None:
         self.asked = self.asked or number
-        if not self.keeping:
+        if not (self.keeping or self.heeded or self.thrown):
             stopped = Stopped(self.asked)
             self.thrown = None if self.waiting else stopped
             raise stopped
@@ -61,6 +67,9 @@ class _Ear:
                 if byte[0] in SIGNALS and not told:
                     self.asked, told = self.asked or byte[0], time.monotonic()
                     line.settimeout(0.1)
+                    if self.keeping:
+                        name = signal.Signals(self.asked).name
+                        say(f'{sys.argv[0]}: {name}: what is done is saved first; a second one ends it at once')
                 elif byte[0] in SIGNALS and time.monotonic() - told > TWICE_SECONDS:
                     self.end(', at once since it came twice')
             if told and not (self.keeping or self.heeded) and time.monotonic() - told > GRACE_SECONDS:
@@ -68,7 +77,7 @@ class _Ear:
 
     def end(self, how: str) -> None:
         stopped = Stopped(self.asked, how)
-        print(f'\n{sys.argv[0]}: {stopped}', file=sys.stderr, flush=True)
+        say(f'\n{sys.argv[0]}: {stopped}')
         os._exit(stopped.code)
 
 
@@ -88,7 +97,8 @@ def listening() -> Iterator[None]:
     outer.setblocking(False)
     threading.Thread(target=_ear.follow, args=(inner,), daemon=True).start()
     fd_before = signal.set_wakeup_fd(outer.fileno())
-    before = {number: signal.signal(number, _ear.heard) for number in SIGNALS}
+    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # as nohup and shells have it
+    before = {number: signal.signal(number, _ear.heard) for number in heard}
     try:
         yield
     finally:

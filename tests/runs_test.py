@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,19 @@ def test_another_lineages_directory_is_refused(run_dir: RunDir, lineage: Lineage
     with pytest.raises(ValueError, match=named):
         run_dir.claim(RUN, lineage)
     assert run_dir.lineage() == TRUNK
+
+
+def test_records_that_are_put_at_once_are_all_kept(run_dir: RunDir) -> None:
+    def put(first: int) -> None:
+        for step in range(first, first + 20):
+            RunDir(run_dir.path).put_records([{'step': step, 'visits': 1, 'task': 'heldout', 'pack': 'rows'}])
+
+    threads = [threading.Thread(target=put, args=(first,)) for first in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(run_dir.records()) == 60
 
 
 def test_keys_that_change_no_number_are_free_and_kept_up_to_date(run_dir: RunDir) -> None:

@@ -40,7 +40,7 @@ def command() -> NoReturn:
         os._exit(1)
     except stop.Stopped as stopped:
         if code is None:  # it had not begun
-            print(f'\nsmelt: {stopped}', file=sys.stderr, flush=True)
+            stop.say(f'\nsmelt: {stopped}')
         os._exit(stopped.code if code is None else code)
 
 
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stop.listening():
             code = _run(verb, module, chosen, debug)
     except stop.Stopped as stopped:
-        print(f'\nsmelt {verb}: {stopped}', file=sys.stderr)
+        stop.say(f'\nsmelt {verb}: {stopped}')
         code = stopped.code
         if stopped.together and (processes := _processes()):
             processes.part()
@@ -150,5 +150,5 @@ def _processes() -> ModuleType | None:
 
 def _fail(who: str, message: str, code: int) -> int:
     sys.stdout.flush()
-    print(f'{who}: error: {message}', file=sys.stderr)
+    stop.say(f'{who}: error: {message}')
     return code

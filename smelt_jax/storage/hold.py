@@ -37,6 +37,17 @@ def held(file: epath.Path, lost: Callable[[str], None] | None = None) -> Iterato
         yield
 
 
+@contextlib.contextmanager
+def alone(file: epath.Path) -> Iterator[None]:
+    """For a moment: others on this disk wait. In a bucket nobody waits for anybody."""
+    if not is_local(file):
+        yield
+        return
+    with naming(file), file.open('w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def holder(file: epath.Path) -> str:
     """Who holds it, in words that stay the same as long as they do; '' if nobody does."""
     try:

@@ -20,8 +20,11 @@ class Lines:
     def __init__(self, file: epath.Path) -> None:
         self._file = file
         with naming(file):
+            if is_local(file) and file.exists():
+                _end_whole(file)
             self._disk = file.open('a') if is_local(file) else None
             self._text = file.read_text() if self._disk is None and file.exists() else ''
+            self._text = self._text[: self._text.rfind('\n') + 1]
         self._written, self._when = len(self._text), time.monotonic()
 
     def add(self, line: str) -> None:
@@ -47,3 +50,11 @@ class Lines:
         if self._disk is not None:
             with naming(self._file):
                 self._disk.close()
+
+
+def _end_whole(file: epath.Path) -> None:
+    """A last line that a killed process left unfinished is taken away: the next one would become part of it."""
+    with open(file, 'r+b') as disk:
+        data = disk.read()
+        if data and not data.endswith(b'\n'):
+            disk.truncate(data.rfind(b'\n') + 1)

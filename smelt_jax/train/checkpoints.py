@@ -8,7 +8,6 @@ import contextlib
 import errno
 import itertools
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,11 +15,12 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
+from smelt_jax import stop
 from smelt_jax.parallel import processes
 from smelt_jax.runs import RunDir
 from smelt_jax.storage.files import is_local
 from smelt_jax.train.damage import DamagedError, reading, writing
-from smelt_jax.train.digest import look_over
+from smelt_jax.train.digest import look_over, opened, sealed
 from smelt_jax.train.leaves import check_leaves, placed
 from smelt_jax.train.state import TrainState
 
@@ -111,7 +111,7 @@ class Checkpoints:
         if step in self._manager.all_steps():
             return
         self._require_space(step, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        digest = {'step': step, 'run': self._owner, 'arrays': digests or look_over(state)[0]}
+        digest = sealed({'step': step, 'run': self._owner, 'arrays': digests or look_over(state)[0]})
         items = {name: ocp.args.StandardSave(item) for name, item in _items(state).items()}
         with writing(self.path):
             self._manager.save(step, args=ocp.args.Composite(**items, digest=ocp.args.JsonSave(digest)))
@@ -186,7 +186,8 @@ class Checkpoints:
         args: dict[str, Any] = {name: ocp.args.StandardRestore(placed(like)) for name, like in items.items()}
         with reading(self._name(step), self._remedy(step)):
             found = self._manager.restore(step, args=ocp.args.Composite(**args, digest=ocp.args.JsonRestore()))
-            saved_as, owner = int(found['digest']['step']), found['digest']['run']
+            digest = opened(found['digest'])
+            saved_as, owner = digest['step'], digest['run']
         if saved_as != step:
             raise ValueError(f'{self.path / str(step)} holds step {saved_as}; give it its own name back')
         if owner != self._owner:
@@ -234,7 +235,7 @@ class Checkpoints:
 
     def _say(self, step: int, line: str) -> None:
         self.set_aside.append((step, line))
-        print(line, file=sys.stderr)
+        stop.say(line)
 
     def _put_aside(self, name: str, why: str) -> str:
         """Renames the folder of a step, which is never deleted; returns its new name."""

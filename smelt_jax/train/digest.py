@@ -1,5 +1,7 @@
 """A number for every array, by which a checkpoint knows that it comes back as it was saved."""
 
+import hashlib
+import json
 from typing import Any
 
 import jax
@@ -37,3 +39,20 @@ def _digest(array: jax.Array) -> jax.Array:
     for factor in (0x85EBCA6B, 0xC2B2AE35):
         mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(factor)
     return jnp.sum(mixed ^ (mixed >> 16), dtype=jnp.uint32)
+
+
+def sealed(facts: dict[str, Any]) -> dict[str, Any]:
+    """With a digest of its own, since the digests of a checkpoint may be damaged, too."""
+    return facts | {'seal': _seal(facts)}
+
+
+def opened(sealed: dict[str, Any]) -> dict[str, Any]:
+    """The facts. Raises ValueError if they are not those that were sealed."""
+    facts = dict(sealed)
+    if facts.pop('seal', None) != _seal(facts):
+        raise ValueError('its digests are not those that were written')
+    return facts
+
+
+def _seal(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -35,9 +35,14 @@ class Events:
         with naming(self._folder):
             self._write(step, summary=Summary(value=[Summary.Value(tag=k, simple_value=v) for k, v in values.items()]))
             if time.perf_counter() - self._flushed > self.FLUSH_SECONDS:
-                self._writer.flush()
-                self._copy()
-                self._flushed = time.perf_counter()
+                self.flush()
+
+    def flush(self) -> None:
+        """All of it is in the folder."""
+        with naming(self._folder):
+            self._writer.flush()
+            self._copy()
+            self._flushed = time.perf_counter()
 
     def close(self) -> None:
         """Flushes, and ends."""

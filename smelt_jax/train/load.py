@@ -38,10 +38,16 @@ def load(workdir: epath.PathLike, step: int | None = None, devices: Devices | No
     """
     run_dir = RunDir(workdir)
     run = run_dir.config()
-    with Checkpoints(run_dir, read_only=True) as checkpoints:
-        step = checkpoints.latest() if step is None else step
-        if step is None:
-            raise FileNotFoundError(f'{workdir} has no complete checkpoint yet')
-        init = functools.partial(init_params, run.model, seed=0)
-        like = jax.eval_shape(init) if devices is None else devices.placed(init)
-        return Loaded(Transformer(run.model), checkpoints.restore_params(step, like), run, step)
+    init = functools.partial(init_params, run.model, seed=0)
+    like = jax.eval_shape(init) if devices is None else devices.placed(init)
+    while True:
+        with Checkpoints(run_dir, read_only=True) as checkpoints:
+            found = checkpoints.latest() if step is None else step
+            if found is None:
+                raise FileNotFoundError(f'{workdir} has no complete checkpoint yet')
+            try:
+                return Loaded(Transformer(run.model), checkpoints.restore_params(found, like), run, found)
+            except ValueError:
+                # A run that goes on may have deleted it meanwhile, for a newer one.
+                if step is not None or (checkpoints.path / str(found)).exists():
+                    raise

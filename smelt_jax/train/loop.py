@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 
 import jax
@@ -92,19 +91,18 @@ def fit(
             return
         like = devices.placed(functools.partial(init_state, run.model, optimizer(run.optim), run.seed))
         if first and jax.device_count() > 1:
-            print(f'{run_dir.path}: {devices}', file=sys.stderr)
+            stop.say(f'{run_dir.path}: {devices}')
         if found := checkpoints.restore_latest(like):
             step, state = found
             if first:
-                print(f'{run_dir.path}: going on from step {step}', file=sys.stderr)
+                stop.say(f'{run_dir.path}: going on from step {step}')
         else:
             # Fresh or restored, jit must see the same placement: else it compiles the step once more for a branch.
             step, state = lineage.start, seed(like) or _fresh(run.model, run.optim, run.seed, devices)
             if first and (lost := run_dir.metrics()):
-                print(
+                stop.say(
                     f'{run_dir.path}: there is no checkpoint; the run begins again at step {step}, and its metrics up to step '
-                    f'{lost[-1]["step"]} are made anew',
-                    file=sys.stderr,
+                    f'{lost[-1]["step"]} are made anew'
                 )
 
         flops = budget_of(run.model, manifest.train.mean_attended_keys).train_flops.total
@@ -142,8 +140,10 @@ def _claimed(run: RunConfig, run_dir: RunDir, lineage: Lineage) -> Iterator[None
     first = processes.first()
     settings = json.dumps([to_dict(run), dataclasses.asdict(lineage), str(run_dir.path)])
     processes.agree('start all with the same command', config=settings)
-    run_dir.claim(run, lineage, write=first)
+    run_dir.claim(run, lineage, write=False)
     with run_dir.held() if first else contextlib.nullcontext():
+        if first:
+            run_dir.claim(run, lineage)
         processes.meet('claimed')
         processes.agree('it has to be on a disk that all of them share', workdir=run_dir.holder())
         yield
@@ -179,7 +179,7 @@ def _updates(
         watch.require_finite(finite, done)
         report.flush()
         checkpoints.save(done, state, digests)
-        wishes.saved()
+        wishes.saved(done)
 
     for step in range(start, lineage.stop):
         try:

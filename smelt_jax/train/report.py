@@ -3,15 +3,14 @@
 import contextlib
 import json
 import math
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import rich.console
 import rich.progress
 
 from smelt_jax.runs import RunDir
+from smelt_jax.screen import Progress
 from smelt_jax.storage.lines import Lines
 from smelt_jax.train.events import Events
 
@@ -34,7 +33,7 @@ class Report:
         self._flops_per_token, self._peak = flops_per_token, peak
         self._lines, self._incidents = Lines(run_dir.metrics_file), Lines(run_dir.incidents_file)
         self._events = Events(run_dir.tensorboard, start)
-        console = rich.console.Console(markup=False, file=sys.stderr)
+        console = Progress()
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn('{task.description}', markup=False),
             rich.progress.BarColumn(bar_width=20),
@@ -100,6 +99,7 @@ class Report:
         """All lines are in their files: those of updates that a checkpoint is about to hold would not be made again."""
         self._lines.flush()
         self._incidents.flush()
+        self._events.flush()
 
     def incident(
         self, step: int, kind: str, text: str, values: Mapping[str, Any] | None = None, say: bool = True

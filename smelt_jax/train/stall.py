@@ -1,6 +1,5 @@
 """A run that no longer gets on says where it stands, and ends, instead of holding its machines for ever."""
 
-import contextlib
 import faulthandler
 import os
 import sys
@@ -9,6 +8,10 @@ import threading
 import time
 
 from etils import epath
+
+from smelt_jax import stop
+
+WRITE_SECONDS = 5.0
 
 
 class Stall:
@@ -21,7 +24,7 @@ class Stall:
           file: for the stacks, which go to stderr too.
         """
         self._seconds, self._file = minutes * 60, file
-        self._where, self._since = '', time.monotonic()
+        self._where, self._waited = '', 0.0
         self._done = threading.Event()
 
     def __enter__(self) -> 'Stall':
@@ -34,11 +37,17 @@ class Stall:
 
     def at(self, where: str) -> None:
         """The run got on: it is `where` now. Counted from the first call."""
-        self._where, self._since = where, time.monotonic()
+        self._where, self._waited = where, 0.0
 
     def _follow(self) -> None:
-        while not self._done.wait(min(self._seconds / 4, 5)):
-            if self._where and time.monotonic() - self._since > self._seconds:
+        tick = min(self._seconds / 4, 5)
+        before = time.monotonic()
+        while not self._done.wait(tick):
+            now = time.monotonic()
+            # A process that was suspended has not waited: nor has this thread of it ticked.
+            self._waited += min(now - before, 2 * tick)
+            before = now
+            if self._where and self._waited > self._seconds:
                 self._end()
 
     def _end(self) -> None:
@@ -46,14 +55,14 @@ class Stall:
             faulthandler.dump_traceback(file)
             file.seek(0)
             stacks = file.read()
-        with contextlib.suppress(OSError):  # a disk that does not answer may be the reason
-            self._file.write_text(stacks)
-        print(
+        # The disk may be what does not answer.
+        writer = threading.Thread(target=self._file.write_text, args=(stacks,), daemon=True)
+        writer.start()
+        writer.join(WRITE_SECONDS)
+        stop.say(
             f'\n{stacks}\n{sys.argv[0]}: error: stalled for {self._seconds / 60:g} minutes (train.stall_minutes): '
             f'{self._where}. The stacks of all threads are above and in {self._file}; run again, to go on from the last '
-            f'checkpoint',
-            file=sys.stderr,
-            flush=True,
+            f'checkpoint'
         )
         # Not an exception: the main thread does not come back to hear of it.
         os._exit(os.EX_TEMPFAIL)

@@ -59,6 +59,8 @@ class Watch:
         self._followed: tuple[int, Metrics] | None = None
         self._finite: dict[str, float] = {}
         self._spikes = Spikes(train.spike)
+        self._changed = 0  # the last step whose update was not left out
+        self.looked = 0  # the last step that was looked at
         self.wishes_X = np.zeros(2, np.int32)
 
     def follow(self, step: int, metrics: Metrics) -> None:
@@ -71,12 +73,12 @@ class Watch:
             return
         step, metrics = self._followed
         self._followed = None
-        found = jax.device_get(metrics)
+        found, self.looked = jax.device_get(metrics), step
         self.wishes_X = found.pop('wishes_X', self.wishes_X)
         values = {name: float(value) for name, value in found.items()}
         fine = math.isfinite(values['loss']) and math.isfinite(values['grad_norm'])
         if fine:
-            self._finite, self._skipped = values, 0
+            self._finite, self._skipped, self._changed = values, 0, step
             if told := self._spikes.told(values['loss']):
                 self._incident(step, 'spike', f'loss {values["loss"]:.4f}, {told}', values)
         else:
@@ -86,9 +88,9 @@ class Watch:
             self._report.log(step, {**values, 'tokens_seen': step * self._tokens})
 
     def require_finite(self, finite: bool, step: int) -> None:
-        """Raises NonFiniteError if the update to `step`, from a finite loss and gradient, led to numbers that are none."""
+        """Raises NonFiniteError if an update from a finite loss and gradient led to numbers that are none."""
         if not finite:
-            self._end(step, 'its update made parameters or moments that are not finite')
+            self._end(self._changed or step, 'its update made parameters or moments that are not finite')
 
     def _leave_out(self, step: int, what: str, values: dict[str, float]) -> None:
         self._skipped += 1

@@ -21,11 +21,11 @@ class Wishes:
     def __init__(self, devices: Devices, minutes: float) -> None:
         self._devices, self._seconds = devices, minutes * 60
         self._many = jax.process_count() > 1
-        self._saved = time.monotonic()
+        self._saved, self._step = time.monotonic(), 0
 
-    def saved(self) -> None:
-        """Now."""
-        self._saved = time.monotonic()
+    def saved(self, step: int) -> None:
+        """A step, now. What was wished before is done."""
+        self._saved, self._step = time.monotonic(), step
 
     def given(self) -> tuple[jax.Array, ...]:
         """The last argument of an update, if it has to have one."""
@@ -38,7 +38,7 @@ class Wishes:
     def heard(self, watch: Watch) -> tuple[bool, bool]:
         """Whether to stop, and whether to save, after the update that was started last."""
         to_stop, to_save = watch.wishes_X if self._many else self._own()
-        return bool(to_stop), bool(to_save)
+        return bool(to_stop), bool(to_save) and (not self._many or watch.looked > self._step)
 
     def _own(self) -> np.ndarray:
         due = self._seconds and processes.first() and time.monotonic() - self._saved > self._seconds

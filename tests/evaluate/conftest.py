@@ -1,9 +1,11 @@
 """A looped model over the tiny pack, with checkpoints that were drawn and not trained."""
 
+import dataclasses
 import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,11 +26,12 @@ drawn = functools.cache(params_of)
 @pytest.fixture(scope='session')
 def make_run() -> Callable[..., RunDir]:
     """make_run(folder, config, *steps) makes a trunk's run directory with checkpoints of random parameters, those of a step
-    drawn with the step as seed; `poison` is added to the head."""
+    drawn with the step as seed; `poison` is added to the head, `lineage` differs from a trunk's."""
 
-    def make(folder: Path, run: RunConfig, *steps: int, poison: float = 0.0) -> RunDir:
+    def make(folder: Path, run: RunConfig, *steps: int, poison: float = 0.0, **lineage: Any) -> RunDir:
         run_dir, manifest = RunDir(folder), load_manifest(run.data.pack)
-        run_dir.claim(run, Lineage('trunk', manifest.fingerprint, manifest.tokenizer_fingerprint, 0, run.train.steps))
+        trunk = Lineage('trunk', manifest.fingerprint, manifest.tokenizer_fingerprint, 0, run.train.steps)
+        run_dir.claim(run, dataclasses.replace(trunk, **lineage))
         with Checkpoints(run_dir, keep=2) as checkpoints:
             for step in steps:
                 params = drawn(run.model, step)

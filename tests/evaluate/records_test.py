@@ -1,6 +1,5 @@
 """A record says where a checkpoint stands on every axis, once, and what cannot be evaluated leaves none."""
 
-import dataclasses
 import math
 import os
 from collections.abc import Callable
@@ -120,12 +119,7 @@ def test_without_held_out_rows_there_is_nothing_to_say(looped: RunConfig, make_r
 
 
 def test_a_branchs_record_names_the_step_it_grew_from(looped: RunConfig, make_run: Callable, tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / 'leaf', looped, 17)
-    lineage = dataclasses.replace(run_dir.lineage(), kind='branch', start=10, stop=17)
-    os.remove(run_dir.lineage_file)
-    os.rename(run_dir.checkpoints, tmp_path / 'checkpoints')
-    run_dir.claim(looped, lineage)
-    os.rename(tmp_path / 'checkpoints', run_dir.checkpoints)
+    run_dir = make_run(tmp_path / 'leaf', looped, 17, kind='branch', start=10, stop=17)
     record = evaluate(str(run_dir.path))
     assert (record['kind'], record['step'], record['trunk_step']) == ('branch', 17, 10)
     assert record['tokens_seen'] == 17 * 2 * 32

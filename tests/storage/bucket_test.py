@@ -93,7 +93,8 @@ def test_a_run_directory_is_the_same_in_a_bucket(place: str, tmp_path: Path) -> 
     with run_dir.held():
         assert run_dir.holder().startswith(f'process {os.getpid()} on ')
     assert run_dir.holder() == ''
-    assert sorted(path.name for path in run_dir.path.iterdir()) == [
+    names = (path.name for path in run_dir.path.iterdir())
+    assert sorted(name for name in names if not name.startswith('.')) == [
         'config.json', 'lineage.json', 'metrics.jsonl', 'records.jsonl',
     ]  # fmt: skip
     assert list((tmp_path / 'here').iterdir()) == []
@@ -185,6 +186,17 @@ def test_a_bucket_that_does_not_answer_is_named(bucket: Bucket) -> None:
     assert file.read_text() == 'one\n'
 
 
+def test_a_line_that_was_cut_off_is_taken_away(place: str) -> None:
+    """The next one would become part of it, and the file be damaged for good."""
+    file = epath.Path(place) / 'lines'
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, '{"a": 1}\n{"a": 2')
+    lines = Lines(file)
+    lines.add('{"a": 3}')
+    lines.close()
+    assert file.read_text() == '{"a": 1}\n{"a": 3}\n'
+
+
 def test_a_report_is_the_same_in_both(place: str) -> None:
     """Metrics and incidents at a flush, events at a flush or the end; what an earlier process wrote stays."""
     run_dir = RunDir(place)
@@ -194,6 +206,7 @@ def test_a_report_is_the_same_in_both(place: str) -> None:
             report.log(start + 1, {'loss': 2.0})
             report.incident(start + 1, 'spike', 'high', {'rows': [1]})
             report.flush()
+            assert all(len(path.read_bytes()) > 60 for path in run_dir.tensorboard.iterdir())
             assert run_dir.metrics()[-1]['step'] == run_dir.incidents()[-1]['step'] == start + 1
     assert [line['step'] for line in run_dir.metrics()] == [line['step'] for line in run_dir.incidents()] == [1, 3]
     events = sorted(run_dir.tensorboard.iterdir(), key=lambda path: path.name[-1])

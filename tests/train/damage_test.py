@@ -225,6 +225,24 @@ def test_values_that_were_exchanged_are_noticed(run_dir: RunDir, monkeypatch: py
             checkpoints.restore_params(10, like().params)
 
 
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda facts: facts | {'step': 21},
+        lambda facts: facts | {'run': 'another'},
+        lambda facts: facts | {'arrays': None},
+        lambda facts: {key: value for key, value in facts.items() if key != 'arrays'},
+        lambda facts: [1],
+    ],
+)
+def test_damaged_digests_are_damage(run_dir: RunDir, change: Callable) -> None:
+    save(run_dir, 10, 20)
+    file = run_dir.checkpoints / '20' / 'digest' / 'digest.json'
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    assert newest(run_dir)[0] == 10
+    assert names(run_dir) == {'10', '20.damaged-1'}
+
+
 def test_another_runs_checkpoint_is_not_taken_for_ones_own(run_dir: RunDir, tmp_path: Path) -> None:
     """Though its shapes fit. A config may say otherwise how long and how often; not what was computed."""
     lineage = Lineage('trunk', 'rows', 'tokenizer', 0, 12)

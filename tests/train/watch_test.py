@@ -4,8 +4,10 @@ import dataclasses
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -42,6 +44,19 @@ def test_the_first_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
         watched(run_dir, [3.0, 2.5, NAN, 2.0])
     assert [line['step'] for line in run_dir.metrics()] == [1, 2]
     assert [(line['kind'], line['step'], line['rows']) for line in run_dir.incidents()] == [('nonfinite', 3, [30, 31])]
+
+
+def test_the_update_that_went_wrong_is_named_though_others_were_skipped_since(tmp_path: Path) -> None:
+    train = dataclasses.replace(TrainConfig(), log_every=1)
+    with Report(RunDir(tmp_path), 'run', 0, 9, 6.0, 300.0) as report:
+        watch = Watch(report, train, 5, 9, 50, lambda step: 10 * step + np.arange(2))
+        for step, loss in enumerate([3.0, NAN, NAN], start=1):
+            watch.follow(step, {'loss': jnp.float32(loss), 'grad_norm': jnp.float32(1.0)})
+            watch.look()
+        with pytest.raises(
+            NonFiniteError, match=r'^step 1: its update made parameters .* rows of its batch, \[10, 11\]'
+        ):
+            watch.require_finite(False, 3)
 
 
 def test_so_many_in_a_row_are_skipped_and_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -102,7 +117,7 @@ def test_few_losses_tell_nothing() -> None:
 
 
 STALLED = """
-import sys, time
+import os, signal, sys, time
 from etils import epath
 from smelt_jax.train.stall import Stall
 sys.argv = ['smelt train']
@@ -142,6 +157,23 @@ def test_a_run_that_does_not_get_on_says_where_it_stands_and_ends(tmp_path: Path
     )
     assert 'in wait_for_ever' in done.stderr
     assert 'in wait_for_ever' in (tmp_path / 'stall.txt').read_text()
+
+
+def test_a_disk_that_hangs_does_not_keep_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / 'stall.txt')
+    done = stalled(tmp_path, 0.6 / 60, waits=True)
+    assert done.returncode == os.EX_TEMPFAIL
+    assert 'in wait_for_ever' in done.stderr
+
+
+def test_a_process_that_was_suspended_has_not_stalled(tmp_path: Path) -> None:
+    source = STALLED.replace('MINUTES', '0.02').replace('WAITS', 'False').replace('range(4)', 'range(12)')
+    process = subprocess.Popen([sys.executable, '-c', source], cwd=tmp_path, env={'PYTHONPATH': str(ROOT)})
+    time.sleep(2.5)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(30) == 0
 
 
 @pytest.mark.parametrize(('minutes', 'waits'), [(0.6 / 60, False), (0, False)])
