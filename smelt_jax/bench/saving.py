@@ -27,16 +27,20 @@ from smelt_jax.train.state import init_state
 from smelt_jax.train.step import make_step
 
 INTERVAL = 50  # updates from one checkpoint to the next
+WINDOW = 10  # updates during which a checkpoint is written
 
 
 def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
-    """Times `repeats` intervals of updates that begin with a checkpoint, as training makes it, and as many without, in turn.
+    """Times `repeats` windows of updates that begin with a checkpoint, as training makes it, and end when it is on disk, and as
+    many without, in turn.
 
-    A checkpoint is written while training goes on, so that what it takes is in the whole interval.
+    A checkpoint is written while training goes on, and takes from it what it needs of the machine: it is the window that gets
+    longer.
 
     Returns:
-      `lost_share`: what an interval with a checkpoint takes longer, as a share (of the medians); `interval_seconds` with and
-      without; `blocked_seconds`, in which no update runs (median); `bytes` of a checkpoint; `interval` in updates.
+      `lost_share`: what a checkpoint every `interval` updates takes longer, as a share of these; `lost_seconds` of one (the
+      median over pairs of windows), `step_seconds` without (median), `blocked_seconds`, in which no update runs (median),
+      `bytes` of a checkpoint.
     """
     batch, lr = made_up_batch(run), jnp.float32(run.optim.peak_lr)
     state = jax.jit(lambda: init_state(run.model, optimizer(run.optim), run.seed))()
@@ -45,6 +49,7 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
     blocked = []
     with tempfile.TemporaryDirectory() as folder, Checkpoints(RunDir(folder), keep=1) as checkpoints:
         checkpoints.save(1, state)  # what is compiled and imported once
+        state, _ = step(state, batch, lr)
         checkpoints.wait()
         for count, saves in itertools.product(range(repeats), (True, False)):
             begin = time.perf_counter()
@@ -52,19 +57,20 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
                 digests, _ = look_over(state)
                 checkpoints.save(count + 2, state, digests)
                 blocked.append(time.perf_counter() - begin)
-            for _ in range(INTERVAL):
+            for _ in range(WINDOW):
                 state, metrics = step(state, batch, lr)
                 jax.block_until_ready(metrics)
                 checkpoints.check()
-            seconds[saves].append(time.perf_counter() - begin)
             checkpoints.wait()
+            seconds[saves].append(time.perf_counter() - begin)
         size = sum(file.stat().st_size for file in Path(folder).rglob('*') if file.is_file())
-    with_one, without = statistics.median(seconds[True]), statistics.median(seconds[False])
+    lost = statistics.median(a - b for a, b in zip(seconds[True], seconds[False], strict=True))
+    step_seconds = statistics.median(seconds[False]) / WINDOW
     return {
         'interval': INTERVAL,
-        'lost_share': with_one / without - 1,
-        'interval_seconds': with_one,
-        'interval_seconds_without': without,
+        'lost_share': lost / (INTERVAL * step_seconds),
+        'lost_seconds': lost,
+        'step_seconds': step_seconds,
         'blocked_seconds': statistics.median(blocked),
         'bytes': size,
         'load_average': os.getloadavg()[0],

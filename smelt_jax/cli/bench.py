@@ -8,7 +8,7 @@
 step: the training step of a config on made-up rows: seconds, CPU seconds, tokens/s, and MFU against the rate of a matrix
 product measured just before each step.
 experts: one layer's experts over the config's tokens, forward and backward, against as many FLOPs in plain matrix products.
-save: what a checkpoint takes from training, as a share of the 50 updates that it is made in.
+save: what a checkpoint takes from training, as a share of 50 updates.
 restart: from the start of smelt train to its first update, resumed against fresh.
 
 Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
