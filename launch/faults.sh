@@ -5,6 +5,7 @@
 #
 #     launch/faults.sh                      all of it
 #     launch/faults.sh SIGKILL save         the lines that have these words
+#     launch/faults.sh --part=damage        one of kills, signals, disks, damage, company; its table
 #     launch/faults.sh --seed=1             at other moments
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"

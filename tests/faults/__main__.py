@@ -17,7 +17,7 @@ os.environ['JAX_PLATFORMS'] = 'cpu'  # before anybody imports jax
 from faults import campaign, company, damage, disks, kills, signals, table
 from faults.world import World
 
-PARTS = (kills, signals, disks, damage, company)
+PARTS = {'kills': kills, 'signals': signals, 'disks': disks, 'damage': damage, 'company': company}
 
 
 def main() -> int:
@@ -26,23 +26,30 @@ def main() -> int:
         prog='launch/faults.sh', description='Disturbs a small run in many ways; compares.'
     )
     parser.add_argument('words', nargs='*', help='only the lines that have all of them; then no table is written')
+    parser.add_argument('--part', choices=PARTS, help='this one alone; its table is written')
     parser.add_argument('--short', action='store_true', help='what the tests do; no table is written')
     parser.add_argument('--seed', type=int, default=0, help='another one disturbs at other moments')
     parser.add_argument('--times', type=int, default=0, help='each line so often, instead of as often as it says')
     given = parser.parse_args()
     try:
-        scenarios = campaign.chosen(PARTS, given.words)
+        campaign.chosen(list(PARTS.values()), given.words)
     except ValueError as error:
         parser.error(str(error))
-    if given.times:
-        scenarios = [dataclasses.replace(scenario, times=given.times) for scenario in scenarios]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ends early, with a table of what was done
     folder = Path(tempfile.mkdtemp(prefix='faults-'))
-    rows = campaign.run(World(folder), scenarios, given.short, given.seed, lambda line: print(line, flush=True))
-    print(table.table(rows))
-    if not (given.words or given.short or given.times):
-        table.write(rows)
+    world, rows = World(folder), []
+    for name, part in PARTS.items():
+        if given.part not in (None, name):
+            continue
+        scenarios = campaign.chosen([part], given.words, none=True)
+        if given.times:
+            scenarios = [dataclasses.replace(scenario, times=given.times) for scenario in scenarios]
+        found = campaign.run(world, scenarios, given.short, given.seed, lambda line: print(line, flush=True))
+        print(table.table(found))
+        if not (given.words or given.short):
+            table.write(name, found)
+        rows += found
     if any(row.lost for row in rows):
         return 1
     shutil.rmtree(folder)

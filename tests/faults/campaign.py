@@ -104,12 +104,12 @@ def _once(world: World, scenario: Scenario, chance: random.Random, row: Row) -> 
     return outcome, seen
 
 
-def chosen(parts: Sequence[ModuleType], words: Sequence[str]) -> list[Scenario]:
+def chosen(parts: Sequence[ModuleType], words: Sequence[str], none: bool = False) -> list[Scenario]:
     """The scenarios of all parts that have all the words in their line, or in the part's name. Raises ValueError, listing
-    the lines, if there are none."""
+    the lines, if there are none and `none` does not allow that."""
     named = [(f'{part.__name__}: {scenario.line}', scenario) for part in parts for scenario in part.scenarios()]
     found = [scenario for name, scenario in named if all(word.lower() in name.lower() for word in words)]
-    if not found:
+    if not (found or none):
         known = '\n  '.join(sorted({name for name, _ in named}))
         raise ValueError(f'no line has {" and ".join(words)}; there are\n  {known}')
     return found

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+from types import ModuleType
 
 import pytest
 
@@ -87,17 +88,19 @@ def test_what_is_lost_is_counted_and_kept(world: World) -> None:
 
 
 def test_the_table_takes_its_place_and_nothing_else() -> None:
-    before = f'# A\n\n{table.BEGIN}\nold\n{table.END}\n\nmore\n'
+    begin, end = '<!-- kills: written by launch/faults.sh -->', '<!-- end of kills -->'
+    before = f'# A\n\n{begin}\nold\n{end}\n\nmore\n'
     new = table.table([Row('a line', runs=1, equal=1)])
-    after = table.replaced(before, new)
-    assert after == f'# A\n\n{table.BEGIN}\n\n{new}\n\n{table.END}\n\nmore\n'
-    assert table.replaced(after, new) == after
+    after = table.replaced(before, 'kills', new)
+    assert after == f'# A\n\n{begin}\n\n{new}\n\n{end}\n\nmore\n'
+    assert table.replaced(after, 'kills', new) == after
     with pytest.raises(ValueError, match='put these lines where the table shall be'):
-        table.replaced('# A\n', new)
+        table.replaced('# A\n', 'kills', new)
 
 
-def test_the_document_has_room_for_the_table() -> None:
-    table.replaced(table.DOCUMENT.read_text(encoding='utf-8'), '')
+@pytest.mark.parametrize('part', PARTS)
+def test_the_document_has_room_for_the_table(part: ModuleType) -> None:
+    table.replaced(table.DOCUMENT.read_text(encoding='utf-8'), part.__name__.rpartition('.')[2], '')
 
 
 def test_words_choose_lines() -> None:

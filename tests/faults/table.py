@@ -10,7 +10,6 @@ from runs_helper import ROOT
 from faults.campaign import Row
 
 DOCUMENT = ROOT / 'docs' / 'reliability.md'
-BEGIN, END = '<!-- written by launch/faults.sh -->', '<!-- end -->'
 HEAD = (
     '| disturbance | times | in the phase | it was doing | said so | runs | equal | LOST | slowest end, s |',
     '|---|---|---|---|---|---|---|---|---|',
@@ -35,18 +34,19 @@ def table(rows: Sequence[Row]) -> str:
     return '\n'.join([*lines, f'\nIn {total.seconds / 60:.0f} minutes on {where}.'])
 
 
-def write(rows: Sequence[Row]) -> None:
-    """Puts the table between its marks; the rest of the document stays."""
+def write(part: str, rows: Sequence[Row]) -> None:
+    """Puts the table of a part between its marks; the rest of the document stays."""
     text = DOCUMENT.read_text(encoding='utf-8')
-    DOCUMENT.write_text(replaced(text, table(rows)), encoding='utf-8')
+    DOCUMENT.write_text(replaced(text, part, table(rows)), encoding='utf-8')
 
 
-def replaced(text: str, new: str) -> str:
-    """`text` with `new` between the marks. Raises ValueError if they are not there."""
-    pattern = re.compile(f'{re.escape(BEGIN)}.*{re.escape(END)}', re.DOTALL)
+def replaced(text: str, part: str, new: str) -> str:
+    """`text` with `new` between the part's marks. Raises ValueError if they are not there."""
+    begin, end = f'<!-- {part}: written by launch/faults.sh -->', f'<!-- end of {part} -->'
+    pattern = re.compile(f'{re.escape(begin)}.*{re.escape(end)}', re.DOTALL)
     if not pattern.search(text):
-        raise ValueError(f'{DOCUMENT} has no {BEGIN} … {END}; put these lines where the table shall be')
-    return pattern.sub(lambda _: f'{BEGIN}\n\n{new}\n\n{END}', text)
+        raise ValueError(f'{DOCUMENT} has no {begin} … {end}; put these lines where the table shall be')
+    return pattern.sub(lambda _: f'{begin}\n\n{new}\n\n{end}', text)
 
 
 def _line(row: Row, doing: str | None = None) -> str:
