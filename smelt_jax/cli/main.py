@@ -25,7 +25,7 @@ OUR_CODE = tuple(str(Path(__file__).parents[2] / room) for room in ('smelt_jax',
 def command() -> NoReturn:
     """The program `smelt`. It ends at once when it has said its last line, though threads of a failed save or of a reader that
     hangs do not; processes of a run that have done their work part first."""
-    code = None
+    code, who = None, ' '.join(['smelt', *sys.argv[1:2]])
     try:
         # To the very end: a second signal on the way out is a second signal.
         with stop.listening():
@@ -40,7 +40,7 @@ def command() -> NoReturn:
         os._exit(1)
     except stop.Stopped as stopped:
         if code is None:  # it had not begun
-            stop.say(f'\nsmelt: {stopped}')
+            stop.say(f'\n{who}: {stopped}')
         os._exit(stopped.code if code is None else code)
 
 
