@@ -1,7 +1,7 @@
 """A law is a value: named coefficients with their bounds, named columns with their units, and a function of both."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Law:
     coefficients: of the formula.
     predict: coefficients and columns → loss, both by name, of shapes that broadcast. It has to be analytic in the
       coefficients (no abs, no maximum), since it is differentiated by a complex step.
+    unit: of what N and D count: 1e9 for a law whose published coefficients hold with billions.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Law:
     columns: Mapping[str, str]
     coefficients: tuple[Coefficient, ...]
     predict: Callable[[Mapping[str, Any], Columns], Any]
+    unit: float = 1.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,9 +56,12 @@ class Law:
         """float64, nats per token, of the columns' shape."""
         return np.asarray(self.predict(coefficients, columns), np.float64)
 
-    def loss_and_jacobian(self, coefficients: Sequence[float], columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-        """loss[n] and its derivatives [P, n] by the coefficients, in the order of `names`; exact, by one complex evaluation."""
-        count = len(self.coefficients)
-        values = np.asarray(coefficients, np.float64)[:, None] + 1j * STEP * np.eye(count)
-        found = np.asarray(self.predict(dict(zip(self.names, values[..., None], strict=True)), columns))
-        return found[0].real, found.imag / STEP
+    def loss_and_jacobian(self, coefficients: Any, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        """loss[..., n] and its derivatives [..., P, n] by the coefficients [..., P], in the order of `names`.
+
+        Exact, by one complex evaluation. Columns are [n], or have the leading axes of the coefficients and one for P.
+        """
+        values = np.asarray(coefficients, np.float64)
+        steps = values[..., None, :] + 1j * STEP * np.eye(len(self.coefficients))
+        found = np.asarray(self.predict({name: steps[..., i, None] for i, name in enumerate(self.names)}, columns))
+        return found[..., 0, :].real, found.imag / STEP
