@@ -118,6 +118,11 @@ def tables(
     frame = dataclasses.replace(frame, columns={**aliases, **frame.columns})
     frame = select(frame, where, exclude)
     found = {name: _checked(frame, law, name, names.get(name, name)) for name in wanted}
+    if 'N_loop' in found and (found['N_loop'] > found['N']).any():
+        row = int(np.argmax(found['N_loop'] > found['N']))
+        raise ValueError(
+            f'{frame.places[row]}: N_loop is more than N, of which it is a part; --columns says what they are'
+        )
     frame = dataclasses.replace(
         frame, columns={**frame.columns, **{n: list(v) for n, v in found.items() if n in law.columns}}
     )
