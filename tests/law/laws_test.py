@@ -159,7 +159,7 @@ def test_a_map_composes_with_any_law_that_has_n() -> None:
 
 
 def test_an_unknown_law_is_an_error_that_lists_all() -> None:
-    with pytest.raises(ValueError, match='there is no law .chinchila.; there are chinchilla, clark'):
+    with pytest.raises(ValueError, match=r'there is no law .chinchila.; there are chinchilla, clark'):
         law_named('chinchila')
 
 
