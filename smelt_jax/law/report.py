@@ -25,7 +25,8 @@ def value(number: Any, digits: int = 5) -> str:
 
 
 def _coefficients(fits: Sequence[Fitted]) -> Table:
-    table = _table('coefficients, and 95% of replicates')
+    drawn = any('intervals' in fit.details for fit in fits)
+    table = _table('coefficients' + ', and 95% of replicates' * drawn)
     for fit in fits:
         table.add_column(fit.group or fit.law, justify='right')
         if 'intervals' in fit.details:

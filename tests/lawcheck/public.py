@@ -191,12 +191,12 @@ def porian() -> list[Check]:
 
 
 def gadre() -> list[Check]:
-    """Overtrained dense models of Gadre et al.: fitted, and the two largest runs predicted from the others."""
+    """Dense models of Gadre et al. with 20 tokens a parameter or more: fitted, and the largest predicted from the others."""
     checks = []
     for train in ('c4_original', 'rpj', 'rw_original'):
         found = fitted(
             'gadre2024_overtrain_104.csv', 'chinchilla', ('N=N_params', 'D=D_tokens', 'loss=loss_c4_val'), Settings(),
-            where=[f'train_set=={train}'], holdout=['N>1.3e9'],
+            where=[f'train_set=={train}', 'chinchilla_multiplier>=1'], holdout=['N>1.3e9'],
         )  # fmt: skip
         what = f'Gadre, {train} → C4'
         checks.append(Check(what, 'RMSE of models below 1.3e9', None, found.details['rmse']))
