@@ -37,6 +37,7 @@ class Law:
     predict: coefficients and columns → loss, both by name, of shapes that broadcast. It has to be analytic in the
       coefficients (no abs, no maximum), since it is differentiated by a complex step.
     unit: of what N and D count: 1e9 for a law whose published coefficients hold with billions.
+    inner: of a law of loops, the law that it is at R = 1, whose coefficients are its first ones.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Law:
     coefficients: tuple[Coefficient, ...]
     predict: Callable[[Mapping[str, Any], Columns], Any]
     unit: float = 1.0
+    inner: 'Law | None' = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -105,4 +105,5 @@ def looped(law: Law, by: Map, name: str) -> Law:
         columns={**law.columns, **by.columns},
         coefficients=(*law.coefficients, *by.coefficients),
         predict=predict,
+        inner=law,
     )
