@@ -93,6 +93,7 @@ def fit(table: Table, settings: Settings = Settings()) -> Fitted:
         ends = replicates(objective, found.x, kept.cells, settings.bootstrap, settings.replicates, settings.seed)
         drawn = [objective.named(x) for x in ends.x]
         details['bootstrap'] = settings.bootstrap
+        details['cells'] = sorted(set(kept.cells.tolist()))  # with the same ones and seed, replicates are pairs
         details['intervals'] = {name: list(pair) for name, pair in intervals(drawn).items()}
         if not ends.converged.all():
             notes.append(f'{int((~ends.converged).sum())} of {len(drawn)} replicates had not converged')

@@ -152,15 +152,17 @@ def show_answer(wheres: Sequence[str]) -> Answer:
     tables, lines, data = [], [], {}
     for name, fits in named_fits(wheres).items():
         for fit in fits:
-            label = ' '.join(part for part in (name, fit.group, f'({fit.law})') if part)
+            label = ' '.join(part for part in (name, fit.group, fit.law) if part)
             rows = []
             for coefficient, value in fit.coefficients.items():
                 drawn = [each[coefficient] for each in fit.replicates]
                 ends = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if drawn else None
                 rows.append([coefficient, f'{value:.6g}', '–' if ends is None else f'[{ends[0]:.4g}, {ends[1]:.4g}]'])
-            tables.append(table_of(f'{label}: L = {fit.kind.formula}', ('', 'value', f'{LEVEL:.0%} interval'), rows))
+            tables.append(table_of(label, ('', 'value', f'{LEVEL:.0%} interval'), rows))
             rmse = 'RMSE not stated' if fit.rmse is None else f'RMSE {fit.rmse:.4f} nats'
-            lines.append(f'{label}: {fit.points} points, {rmse}; {fit.details.get("source", fit.kind.source)}')
+            points = f'{fit.points} points' if fit.points else 'published'
+            lines.append(f'{label}: L = {fit.kind.formula}')
+            lines.append(f'  {points}, {rmse}; {fit.details.get("source", fit.kind.source)}')
             lines += [f'  {column} fitted from {low:.4g} to {high:.4g}' for column, (low, high) in fit.ranges.items()]
             lines += [f'  {note}' for note in fit.notes]
             data[label] = dataclasses.asdict(fit)
