@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from smelt_jax.figures.style import GREY
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.frontier import SIZES
+from smelt_jax.law.frontier import size_of
 
 HOLLOW: dict[str, Any] = {'marker': 'o', 'markersize': 6, 'markerfacecolor': 'white'}
 POINTS = 241  # of a line
@@ -39,9 +39,9 @@ def compute_range(fits: Sequence[Fitted], given: Sequence[float] = ()) -> tuple[
 
 
 def _computes(fit: Fitted) -> tuple[float, float]:
+    size = size_of(fit.law)
     if 'C' in fit.ranges:
         return fit.ranges['C']
-    size = SIZES.get(fit.law, 'F')
     if size not in fit.ranges or 'D' not in fit.ranges:
         name = fit.group or fit.law
         raise ValueError(f'the fit {name} does not say which {size} and D it was fitted to; give --compute=LEAST,MOST')

@@ -40,7 +40,7 @@ def surface(
 def figure(fits: Mapping[str, Sequence[Fitted]], sparsity: float, computes: Sequence[float]) -> Figure:
     """The figure, not yet written."""
     lines = flat(fits)
-    kinds = {frontiers.SIZES.get(fit.law, fit.law) for _, fit in lines}
+    kinds = {frontiers.size_of(fit.law) for _, fit in lines}
     if len(kinds) > 1:
         raise ValueError(f'the fits are laws of {" and ".join(sorted(kinds))}: one figure has one kind of size')
     ends = compute_range([fit for _, fit in lines], computes)
@@ -49,7 +49,7 @@ def figure(fits: Mapping[str, Sequence[Fitted]], sparsity: float, computes: Sequ
         level = levels(fit, [sparsity])[0]
         _panel(axes, fit, level, ends)
         axes.set_title(name if level is None else f'{name}, S = {level:g}', fontsize=TEXT)
-        axes.set_xlabel(NAMES[frontiers.SIZES[fit.law]], fontsize=TEXT)
+        axes.set_xlabel(NAMES[frontiers.size_of(fit.law)], fontsize=TEXT)
     row[0].set_ylabel('training tokens, D', fontsize=TEXT)
     handles = [
         Line2D([], [], color=COLOURS[0], linewidth=1.2, label='equal loss (nats per token)'),
@@ -68,7 +68,7 @@ def figure(fits: Mapping[str, Sequence[Fitted]], sparsity: float, computes: Sequ
 
 
 def _panel(axes: Axes, fit: Fitted, sparsity: float | None, ends: tuple[float, float]) -> None:
-    line, size = frontiers.of_fit(fit, sparsity), frontiers.SIZES[fit.law]
+    line, size = frontiers.of_fit(fit, sparsity), frontiers.size_of(fit.law)
     x = spread(ends)
     best = line.best(x)
     sizes = spread((best.size[0] / MARGIN, best.size[-1] * MARGIN))

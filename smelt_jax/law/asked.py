@@ -30,14 +30,14 @@ def _gain(given: Any) -> Answer:
 
 
 def _design(given: Any) -> Answer:
-    flops = _needed(given, 'flops')
+    flops = needed(given, 'flops')
     if len(flops) > 1:
         raise ValueError(f'--flops={",".join(flops)}: a design has one budget; smelt law visits takes several')
     return design_answer(_search(given, number(flops[0], '--flops')), sizes_of(given.sizes))
 
 
 def _visits(given: Any) -> Answer:
-    flops = numbers(_needed(given, 'flops'), '--flops')
+    flops = numbers(needed(given, 'flops'), '--flops')
     return visits_answer(_search(given, flops[0]), sizes_of(given.sizes), flops)
 
 
@@ -52,7 +52,7 @@ def _transfer(given: Any) -> Answer:
     if not given.score:
         raise ValueError('--score is required: the column of what the losses turn into')
     named = Named(given.loss, given.score, given.arm, given.pair, given.group, given.cells)
-    records = _needed(given, 'records')
+    records = needed(given, 'records')
     return transfer_answer(records, named, given.reference, given.lower_is_better, given.replicates, given.seed)
 
 
@@ -73,10 +73,11 @@ ANSWERS: dict[str, Callable[[Any], Answer]] = {
 
 
 def _fits(given: Any) -> list[str]:
-    return _needed(given, 'fit')
+    return needed(given, 'fit')
 
 
-def _needed(given: Any, name: str) -> list[str]:
+def needed(given: Any, name: str) -> list[str]:
+    """The list of a flag. Raises ValueError, naming it, if it is empty."""
     if not getattr(given, name):
         raise ValueError(f'--{name} is required')
     return list(getattr(given, name))

@@ -25,21 +25,21 @@ def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], 
     return table
 
 
-def named_fits(wheres: Sequence[str]) -> dict[str, list[Fitted]]:
+def named_fits(wheres: Sequence[str], several: bool = False) -> dict[str, list[Fitted]]:
     """Fits by the name given to their file: NAME=FILE, or FILE (or published:NAME), whose name is ''.
 
-    Raises ValueError if a name is given twice: which fits it means would be a guess.
+    Raises ValueError if a name is given twice, unless `several` files may have one: which fits it means would be a guess.
     """
     found: dict[str, list[Fitted]] = {}
     for where in wheres:
         name, equals, file = where.partition('=')
         if not equals or name.startswith(PREFIX):
             name, file = '', where
-        if name in found:
+        if name in found and not several:
             raise ValueError(
                 f'--fit={",".join(wheres)}: {name or "a file without a name"} is given twice; write NAME=FILE'
             )
-        found[name] = fits_of(file)
+        found.setdefault(name, []).extend(fits_of(file))
     return found
 
 
