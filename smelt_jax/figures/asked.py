@@ -62,7 +62,7 @@ def _domains(given: Any) -> str:
 
 
 def _residuals(given: Any) -> str:
-    fits = [fit for group in named_fits(needed(given, 'fit')).values() for fit in group]
+    fits = [fit for group in named_fits(needed(given, 'fit'), several=True).values() for fit in group]
     rows = needed(given, 'records')
     found: list[tuple[Fitted, Table]] = []
     for fit in fits:

@@ -1,6 +1,7 @@
 """What fitted laws leave unexplained: measured less predicted loss, by predicted loss."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -13,6 +14,7 @@ from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.table import Table
 
 WIDTH, HEIGHT = 3.6, 4.4  # inches of a panel
+MANY = 150  # rows; of more the markers are smaller
 PANELS = 4  # with more groups the panels would be too small to read
 
 
@@ -43,22 +45,20 @@ def figure(found: Sequence[tuple[Fitted, Table]]) -> Figure:
         error = 1e3 * (table.loss - predicted)
         apart = table.held | fit.outside(table.columns)
         hollow |= bool(apart.any())
-        for mask, face in ((~apart, colour), (apart, 'white')):
-            axes.plot(
-                predicted[mask],
-                error[mask],
-                marker,
-                color=colour,
-                markerfacecolor=face,
-                markersize=5.5,
-                alpha=0.85,
-                zorder=3,
-            )
+        size = 6.0 if len(error) < MANY else 4.0
+        for mask, face, edge in ((~apart, colour, 'white'), (apart, 'white', colour)):
+            style: dict[str, Any] = {
+                'markerfacecolor': face,
+                'markeredgecolor': edge,
+                'markersize': size,
+                'markeredgewidth': 0.1 * size + 0.3,
+            }
+            axes.plot(predicted[mask], error[mask], marker, zorder=3, **style)
         axes.axhline(0, color=GREY, linewidth=1)
         rmse = 1e3 * float(np.sqrt(np.mean((error / 1e3) ** 2)))
         for side in (-1, 1) if fit.rmse else ():
             axes.axhline(side * 1e3 * (fit.rmse or 0.0), color=GREY, linewidth=1.1, linestyle=(0, (1, 2)))
-        axes.set_title(f'{name_of(fit)}: RMSE {rmse:.1f} mnats, {len(error)} rows', fontsize=SMALL)
+        axes.set_title(f'{name_of(fit)}\n{len(error)} rows, RMSE {rmse:.1f} millinats', fontsize=SMALL)
         axes.set_xlabel('predicted loss (nats per token)', fontsize=TEXT)
     row[0].set_ylabel('measured − predicted (millinats)', fontsize=TEXT)
     handles = [Line2D([], [], color=GREY, linewidth=1.1, linestyle=(0, (1, 2)), label="± the fit's RMSE")]
