@@ -15,8 +15,8 @@ STEPS = 200
 def draws(cells: np.ndarray, kind: str, count: int, seed: int) -> np.ndarray:
     """float64 [count, n]: how often each row is in each replicate.
 
-    `points` draws n of n rows, `cells` as many cells as there are, each with all its rows. Cells are in the order of their names, so
-    that with the same seed two tables with the same names get the same cells: replicate i of one belongs to i of the other.
+    `points` draws n of n rows, `cells` as many cells as there are, each with all its rows. Cells are in the order of their
+    names: of two tables with the same names and seed, replicate i of both has the same cells.
     """
     rng = np.random.default_rng(seed)
     names, member = np.unique(cells if kind == 'cells' else np.arange(len(cells)), return_inverse=True)
@@ -35,4 +35,7 @@ def intervals(drawn: Sequence[dict[str, float]], share: float = 0.95) -> dict[st
     """Name → percentiles of the replicates between which `share` of them lie."""
     ends = (50 * (1 - share), 50 * (1 + share))
     columns = {name: np.array([one[name] for one in drawn]) for name in drawn[0]}
-    return {name: (float(low), float(high)) for name, (low, high) in ((n, np.percentile(v, ends)) for n, v in columns.items())}
+    return {
+        name: (float(low), float(high))
+        for name, (low, high) in ((n, np.percentile(v, ends)) for n, v in columns.items())
+    }

@@ -1,7 +1,7 @@
 """Work in chunks of a size that does not depend on the machine, over its cores, results in the order of the work."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -23,8 +23,3 @@ def over_cores(work: Callable[[slice], T], count: int, size: int) -> list[T]:
 def cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
-
-
-def joined(parts: Sequence[Sequence[T]]) -> list[T]:
-    """One list of all."""
-    return [item for part in parts for item in part]

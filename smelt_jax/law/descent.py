@@ -68,7 +68,12 @@ def descend(objective: Objective, x: np.ndarray, steps: int, weights: np.ndarray
 
 
 def _step(
-    objective: Objective, x: np.ndarray, residuals: np.ndarray, slopes: np.ndarray, weights: np.ndarray, damping: np.ndarray
+    objective: Objective,
+    x: np.ndarray,
+    residuals: np.ndarray,
+    slopes: np.ndarray,
+    weights: np.ndarray,
+    damping: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The step [B, P], and how much of the value the careful one would gain, [B]."""
     low, high = objective.bounds

@@ -1,6 +1,7 @@
 """Fits a law to a table."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -49,20 +50,21 @@ def objective_of(table: Table, settings: Settings) -> Objective:
 def found_in(table: Table, settings: Settings) -> Found:
     """The lowest place. A law of loops is searched at R = 1 first, and from there as well as from everywhere."""
     objective = objective_of(table, settings)
-    known: list[np.ndarray] = []
-    inner = table.law.inner
-    if inner is not None:
-        once = objective.columns['R'] == 1
-        if once.sum() >= len(inner.coefficients):
-            part = Objective(
-                inner, {name: v[once] for name, v in objective.columns.items()}, objective.loss[once], settings.residuals, settings.delta
-            )
-            first = search(part, settings.starts // 4 + 1, settings.seed).x
-            maps = np.array(np.meshgrid(*(c.grid for c in table.law.coefficients[len(first) :]), indexing='ij'))
-            maps = maps.reshape(len(table.law.coefficients) - len(first), -1).T
-            inner_part = np.broadcast_to(Objective.coefficients(part, first), (len(maps), len(first)))
-            known = list(objective.variables(np.concatenate([inner_part, maps], 1)))
-    return search(objective, settings.starts, settings.seed, known)
+    return search(objective, settings.starts, settings.seed, _from_one_visit(objective, settings))
+
+
+def _from_one_visit(objective: Objective, settings: Settings) -> list[np.ndarray]:
+    """Variables to start from: of a law of loops, its inner law fitted to the rows of one visit, with each point of the grid of
+    its map; none for other laws, or where such rows are too few."""
+    inner = objective.law.inner
+    once = objective.columns['R'] == 1 if inner is not None else np.zeros(0, bool)
+    if inner is None or once.sum() < len(inner.coefficients):
+        return []
+    columns = {name: objective.columns[name][once] for name in inner.columns}
+    part = dataclasses.replace(objective, law=inner, columns=columns, loss=objective.loss[once])
+    first = part.coefficients(search(part, settings.starts // 4 + 1, settings.seed).x)
+    grids = itertools.product(*(c.grid for c in objective.law.coefficients[len(first) :]))
+    return [objective.variables(np.array([*first, *point])) for point in grids]
 
 
 def fit(table: Table, settings: Settings = Settings()) -> Fitted:
@@ -77,7 +79,7 @@ def fit(table: Table, settings: Settings = Settings()) -> Fitted:
     found = found_in(table, settings)
     details: dict[str, Any] = {
         'residuals': settings.residuals,
-        'delta': settings.delta,
+        'delta': settings.delta if np.isfinite(settings.delta) else None,
         'seed': settings.seed,
         'starts': found.starts,
         'went_on': found.onward,
@@ -93,7 +95,7 @@ def fit(table: Table, settings: Settings = Settings()) -> Fitted:
         ends = replicates(objective, found.x, kept.cells, settings.bootstrap, settings.replicates, settings.seed)
         drawn = [objective.named(x) for x in ends.x]
         details['bootstrap'] = settings.bootstrap
-        details['cells'] = sorted(set(kept.cells.tolist()))  # with the same ones and seed, replicates are pairs
+        details['cells'] = sorted(set(kept.cells.tolist()))
         details['intervals'] = {name: list(pair) for name, pair in intervals(drawn).items()}
         if not ends.converged.all():
             notes.append(f'{int((~ends.converged).sum())} of {len(drawn)} replicates had not converged')

@@ -28,36 +28,36 @@ class Identified:
     details: dict[str, Any]
 
 
-def of_losses(predicted: np.ndarray, loss: np.ndarray) -> dict[str, float]:
-    """RMSE, largest error (nats) and R² of predictions."""
+def of_losses(predicted: np.ndarray, loss: np.ndarray) -> dict[str, Any]:
+    """RMSE, largest error (nats) and R² of predictions; None for R² where all losses are equal."""
     error = predicted - loss
     spread = float(((loss - loss.mean()) ** 2).sum())
     return {
         'rmse': float(np.sqrt((error**2).mean())),
         'largest': float(np.abs(error).max()),
-        'r2': 1 - float((error**2).sum()) / spread if spread else float('nan'),
+        'r2': 1 - float((error**2).sum()) / spread if spread else None,
     }
 
 
-def measures(objective: Objective, x: np.ndarray) -> dict[str, float]:
+def measures(objective: Objective, x: np.ndarray) -> dict[str, Any]:
     """`of_losses` of the rows that were fitted, and the RMSE of their residuals."""
     residuals = objective.residuals_of(x)[0]
     predicted = objective.law.loss(objective.named(x), objective.columns)
     return {**of_losses(predicted, objective.loss), 'rms_residual': float(np.sqrt((residuals**2).mean()))}
 
 
-def held_out(table: Table, coefficients: Mapping[str, float]) -> dict[str, float]:
+def held_out(table: Table, coefficients: Mapping[str, float]) -> dict[str, Any]:
     """`of_losses` of the rows that were held out, and how many they are."""
     kept = table.take(table.held)
-    return {**of_losses(table.law.loss(coefficients, kept.columns), kept.loss), 'points': float(len(kept.loss))}
+    return {**of_losses(table.law.loss(coefficients, kept.columns), kept.loss), 'points': len(kept.loss)}
 
 
-def cells_left_out(objective: Objective, x: np.ndarray, cells: np.ndarray) -> float:
-    """RMSE (nats) of each cell's losses as predicted by a fit to the other cells; NaN if there are too few rows for it."""
+def cells_left_out(objective: Objective, x: np.ndarray, cells: np.ndarray) -> float | None:
+    """RMSE (nats) of each cell's losses as predicted by a fit to the other cells; None if there are too few rows for it."""
     names, member = np.unique(cells, return_inverse=True)
     weights = (member[None] != np.arange(len(names))[:, None]).astype(np.float64)
     if weights.sum(1).min() < len(x):
-        return float('nan')
+        return None
     ends = descend_all(objective, np.repeat(x[None], len(names), 0), STEPS, weights)
     predicted, _ = objective.law.loss_and_jacobian(objective.coefficients(ends.x), objective.columns)
     return float(np.sqrt(((predicted - objective.loss)[weights == 0] ** 2).mean()))
@@ -70,7 +70,9 @@ def identified(objective: Objective, x: np.ndarray, drawn: Sequence[Mapping[str,
     lengths = np.sqrt((slopes**2).sum(1))
     felt = lengths > 1e-12 * lengths.max()
     notes = [
-        f'no row tells anything of {name}: it is where the search began' for name, one in zip(names, felt, strict=True) if not one
+        f'no row tells anything of {name}: it is where the search began'
+        for name, one in zip(names, felt, strict=True)
+        if not one
     ]
     scaled = slopes[felt] / lengths[felt, None]
     condition = float(np.linalg.cond(scaled))
@@ -99,5 +101,7 @@ def identified(objective: Objective, x: np.ndarray, drawn: Sequence[Mapping[str,
         for i, c in enumerate(objective.law.coefficients):
             span = float(np.exp(np.subtract(*np.percentile(values[:, i], [97.5, 2.5])))) if c.log else 0.0
             if span > LOOSE:
-                notes.append(f'the interval of {c.name} spans a factor of {span:.0f}: the rows hardly say how large it is')
+                notes.append(
+                    f'the interval of {c.name} spans a factor of {span:.0f}: the rows hardly say how large it is'
+                )
     return Identified(notes, details)

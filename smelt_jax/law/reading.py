@@ -104,7 +104,9 @@ def _csv(file: epath.Path) -> list[tuple[int, dict[str, Any]]]:
     for values in lines:
         if any(value.strip() for value in values):
             if len(values) != len(head):
-                raise ValueError(f'{file}, line {lines.line_num}: has {len(values)} values for {len(head)} columns; mend it')
+                raise ValueError(
+                    f'{file}, line {lines.line_num}: has {len(values)} values for {len(head)} columns; mend it'
+                )
             texts = (value.strip() or None for value in values)
             found.append((lines.line_num, dict(zip(head, texts, strict=True))))
     return found

@@ -69,8 +69,8 @@ def descend_all(objective: Objective, x: np.ndarray, steps: int, weights: np.nda
 def search(objective: Objective, starts: int, seed: int, known: Sequence[np.ndarray] = ()) -> Found:
     """Descends from all starts, goes on from the best, and ends with scipy's L-BFGS-B.
 
-    The first steps are least squares, whose valleys are wide; the others are on the objective itself. Of equal ends the one of the
-    earlier start is taken, so that a seed has one answer.
+    The first steps are least squares, whose valleys are wide; the others are on the objective itself. Of equal ends the one
+    of the earlier start is taken, so that a seed has one answer.
 
     Args:
       objective: what is made small.

@@ -59,7 +59,9 @@ def _numbers(frame: Frame, name: str) -> np.ndarray:
             found[i] = float(value)
         except (TypeError, ValueError):
             shown = 'nothing' if value is None else repr(value)
-            raise ValueError(f'{frame.places[i]}: {name} is {shown}, not a number; mend it, or leave the row out') from None
+            raise ValueError(
+                f'{frame.places[i]}: {name} is {shown}, not a number; mend it, or leave the row out'
+            ) from None
     return found
 
 

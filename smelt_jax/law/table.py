@@ -73,7 +73,9 @@ class Table:
         points, needed = int((~self.held).sum()), len(self.law.coefficients)
         if points < needed:
             what = f'{points} rows' + f' of {self.group}' * bool(self.group)
-            raise ValueError(f'{what} for the {needed} coefficients of {self.law.name}; add rows, or take a smaller law')
+            raise ValueError(
+                f'{what} for the {needed} coefficients of {self.law.name}; add rows, or take a smaller law'
+            )
 
 
 def tables(
@@ -116,7 +118,9 @@ def tables(
     frame = dataclasses.replace(frame, columns={**aliases, **frame.columns})
     frame = select(frame, where, exclude)
     found = {name: _checked(frame, law, name, names.get(name, name)) for name in wanted}
-    frame = dataclasses.replace(frame, columns={**frame.columns, **{n: list(v) for n, v in found.items() if n in law.columns}})
+    frame = dataclasses.replace(
+        frame, columns={**frame.columns, **{n: list(v) for n, v in found.items() if n in law.columns}}
+    )
     held = np.zeros(len(frame), bool)
     for condition in holdout:
         held |= holds(frame, condition)
@@ -128,7 +132,7 @@ def tables(
         mine = labels == label
         part = {name: values[mine] for name, values in found.items()}
         places = [place for place, one in zip(frame.places, mine, strict=True) if one]
-        order = np.lexsort([part['loss'], *(part[name] for name in reversed(law.columns))])
+        order = np.lexsort([part['loss'], *(part[name] for name in reversed(list(law.columns)))])
         keep, notes = _repeats(part, law, places, order, best)
         cell = _cells(frame.take(mine.tolist()), law, cells)
         table = Table(law, part, part.pop('loss'), cell, held[mine], label, (*frame.notes, *notes)).take(keep)
@@ -140,13 +144,20 @@ def tables(
 def _cells(frame: Frame, law: Law, cells: Sequence[str]) -> np.ndarray:
     names = list(cells) or (['cell'] if 'cell' in frame.columns else [name for name in law.columns if name != 'D'])
     values = [frame.column(name) for name in names]
-    return np.array([' '.join(f'{name}={value}' for name, value in zip(names, row, strict=True)) for row in zip(*values, strict=True)])
+    return np.array(
+        [
+            ' '.join(f'{name}={value}' for name, value in zip(names, row, strict=True))
+            for row in zip(*values, strict=True)
+        ]
+    )
 
 
 def _checked(frame: Frame, law: Law, name: str, expression: str) -> np.ndarray:
     if expression == name and name not in frame.columns:
         what = 'the loss in nats per token' if name == 'loss' else law.columns[name]
-        raise ValueError(f'no column {name} ({what}); --columns={name}=… says which it is of {", ".join(frame.columns)}')
+        raise ValueError(
+            f'no column {name} ({what}); --columns={name}=… says which it is of {", ".join(frame.columns)}'
+        )
     values = numbers(frame, expression)
     low, with_low, high, with_high = RANGES.get(name, (-np.inf, False, np.inf, False))
     good = np.isfinite(values) & ((values > low) | (with_low & (values == low)))
@@ -173,9 +184,13 @@ def _check_unit(frame: Frame, law: Law, name: str, values: np.ndarray) -> None:
         raise ValueError(f'{name} is in two units: nothing between {one} and {other}; give all rows the same unit')
     unit = law.unit if name != 'F' else 1.0
     if unit == 1 and values.max() < 1e3:
-        raise ValueError(f'{name} is at most {values.max():g}, and {law.name} takes it raw; --columns={name}={name}*1e9')
+        raise ValueError(
+            f'{name} is at most {values.max():g}, and {law.name} takes it raw; --columns={name}={name}*1e9'
+        )
     if unit == 1e9 and values[order].min() > 1e5:
-        raise ValueError(f'{name} is {values.min():g} or more, and {law.name} takes billions; --columns={name}={name}/1e9')
+        raise ValueError(
+            f'{name} is {values.min():g} or more, and {law.name} takes billions; --columns={name}={name}/1e9'
+        )
 
 
 def _repeats(
@@ -183,9 +198,10 @@ def _repeats(
 ) -> tuple[np.ndarray, list[str]]:
     """Indices of the rows to take, in order, and what is to be said of rows with the same columns.
 
-    The same loss too is a copy of a row, which would count it twice: an error. So is a loss that differs by more than SEEDS. What
-    lies between is taken for seeds, all of which count."""
-    keep, repeated = [], 0
+    The same loss too is a copy of a row, which would count it twice: an error. So is a loss that differs by more than SEEDS.
+    What lies between is taken for seeds, all of which count."""
+    keep: list[int] = []
+    repeated = 0
     for i in order:
         same = bool(keep) and all(part[name][i] == part[name][keep[-1]] for name in law.columns)
         if same and best:
@@ -196,7 +212,9 @@ def _repeats(
             if one == other:
                 raise ValueError(f'{rows} and the same loss; remove the copy')
             if other > one * (1 + SEEDS):
-                raise ValueError(f'{rows}, and losses {one:g} and {other:g}, too far apart for seeds; --best keeps the lowest')
+                raise ValueError(
+                    f'{rows}, and losses {one:g} and {other:g}, too far apart for seeds; --best keeps the lowest'
+                )
             repeated += 1
         keep.append(int(i))
     dropped = len(order) - len(keep)

@@ -27,7 +27,7 @@ SIZE = 'parameters of the dense model that the experts were added to'
 LAWS = (
     Law(
         name='clark',
-        formula='log10 L = a log10 N + b log10 Ê + c log10 N log10 Ê + d, Ê of E, E_start, E_max',
+        formula='10^(a log10 N + b log10 Ê + c log10 N log10 Ê + d), Ê of E, E_start, E_max',
         source='Clark et al. 2022 (arXiv 2202.01169), equation 1',
         columns={'N': SIZE, 'E': 'experts, 1 of a dense model'},
         coefficients=(
