@@ -28,6 +28,11 @@ TEXTS = {
     'sizes': ('', "effective: a JSON file of models; the looped-MoE study's ladder if not given."),
     'size': ('', 'effective: the name of one of them; the first if not given.'),
 }
+CONDITIONS = {
+    'where': 'residuals: COLUMN==VALUE and the like, rows to take. May be given often.',
+    'exclude': 'residuals: the same, rows to leave out.',
+    'holdout': 'residuals: the same, rows that were kept from the fit.',
+}
 LISTS = {
     'runs': ('', 'loss_flops: run directories, evaluated.'),
     'fit': ('', 'Fit files, published:NAME, or NAME=FILE.'),
@@ -37,9 +42,6 @@ LISTS = {
     'visits': ('1,2,3,4,5,6,7,8', 'effective: R.'),
     'records': ('', 'residuals: tables or run directories.'),
     'columns': ('', 'residuals: NAME=COLUMN, where they call a column of the law otherwise.'),
-    'where': ('', 'residuals: conditions of rows to take.'),
-    'exclude': ('', 'residuals: conditions of rows to leave out.'),
-    'holdout': ('', 'residuals: conditions of rows that were kept from the fit.'),
 }
 
 
@@ -49,6 +51,8 @@ def define_flags() -> None:
         flags.DEFINE_string(name, default, text)
     for name, (default, text) in LISTS.items():
         flags.DEFINE_list(name, default, text)
+    for name, text in CONDITIONS.items():
+        flags.DEFINE_multi_string(name, [], text)
     flags.DEFINE_bool('best', False, 'residuals: of rows with the same columns the one with the lowest loss.')
     flags.DEFINE_string('out', None, 'The picture: a .png, .pdf or .svg file. Required.')
     flags.mark_flag_as_required('out')

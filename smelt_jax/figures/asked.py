@@ -16,7 +16,7 @@ from smelt_jax.figures.surface import surface
 from smelt_jax.law.asked import needed
 from smelt_jax.law.design_report import one_fit, sizes_of
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.reports import named_fits, pairs_of
+from smelt_jax.law.gain_report import named_fits, pairs_of
 from smelt_jax.law.table import Table, tables
 from smelt_jax.law.units import numbers, share, whole
 
@@ -36,7 +36,7 @@ def _loss_flops(given: Any) -> str:
 
 
 def _frontier(given: Any) -> str:
-    fits = named_fits(needed(given, 'fit'))
+    fits = named_fits(needed(given, 'fit'), several=True)
     frontier(fits, _sparsities(given), numbers(given.compute, '--compute'), given.out)
     return _words(fits)
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from smelt_jax.figures.style import GREY, SMALL, TEXT, panels, save, style_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain import LEVEL, Gain, gains
-from smelt_jax.law.reports import levels
+from smelt_jax.law.gain_report import levels
 from smelt_jax.law.units import flops_text
 
 

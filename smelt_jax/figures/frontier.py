@@ -12,7 +12,7 @@ from smelt_jax.figures.style import SMALL, TEXT, log_x, panels, save, style_of
 from smelt_jax.law import frontier as frontiers
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain import LEVEL
-from smelt_jax.law.reports import levels
+from smelt_jax.law.gain_report import levels
 
 WIDTH, HEIGHT = 3.4, 4.6  # inches of a panel
 

@@ -11,7 +11,7 @@ from smelt_jax.figures.lawlines import band, compute_range, draw, handle, spread
 from smelt_jax.figures.style import GREY, SMALL, TEXT, log_x, new_figure, save, style_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain import gains
-from smelt_jax.law.reports import levels
+from smelt_jax.law.gain_report import levels
 
 
 def gain(

@@ -2,6 +2,7 @@
 
 import io
 
+import matplotlib
 from etils import epath
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -71,6 +72,7 @@ def save(figure: Figure, file: epath.PathLike) -> None:
     """Writes the figure in the format of the file's suffix, whole or not at all. Makes the folder."""
     path, buffer = check_suffix(file), io.BytesIO()
     dated = {'.png': {}, '.pdf': {'CreationDate': None}, '.svg': {'Date': None}}  # the same figure, the same bytes
-    figure.savefig(buffer, format=path.suffix[1:], dpi=DPI, metadata=dated[path.suffix])
+    with matplotlib.rc_context({'svg.hashsalt': 'smelt'}):  # names of an SVG's parts, drawn by lot otherwise
+        figure.savefig(buffer, format=path.suffix[1:], dpi=DPI, metadata=dated[path.suffix])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, buffer.getvalue())

@@ -14,7 +14,7 @@ from smelt_jax.figures.lawlines import compute_range, draw, flat, spread
 from smelt_jax.figures.style import COLOURS, GREY, SMALL, TEXT, log_x, panels, save
 from smelt_jax.law import frontier as frontiers
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.reports import levels
+from smelt_jax.law.gain_report import levels
 
 WIDTH, HEIGHT = 4.2, 5.0  # inches of a panel
 MARGIN = 3.0  # times: how much further than the frontier's ends the axes reach

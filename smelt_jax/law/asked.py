@@ -6,7 +6,7 @@ from typing import Any
 from smelt_jax.law import reproduced
 from smelt_jax.law.design import Budget, Search
 from smelt_jax.law.design_report import design_answer, effective_answer, epsilon_of, one_fit, sizes_of, visits_answer
-from smelt_jax.law.reports import frontier_answer, gain_answer, show_answer
+from smelt_jax.law.gain_report import frontier_answer, gain_answer, show_answer
 from smelt_jax.law.transfer_report import Named, transfer_answer
 from smelt_jax.law.units import number, numbers, share, size, whole
 from smelt_jax.screen import Answer

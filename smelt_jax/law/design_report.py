@@ -8,9 +8,9 @@ from rich.table import Table
 from smelt_jax.law import geometry
 from smelt_jax.law.design import Budget, Choice, Search, effective
 from smelt_jax.law.fitted import Fitted
+from smelt_jax.law.gain_report import table_of
 from smelt_jax.law.geometry import Size
 from smelt_jax.law.published import fits_of
-from smelt_jax.law.reports import table_of
 from smelt_jax.law.units import bytes_text, flops_text
 from smelt_jax.screen import Answer
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from smelt_jax.law.design import Budget, Search
 from smelt_jax.law.frontier import of_fit
 from smelt_jax.law.gain import gain
+from smelt_jax.law.gain_report import table_of
 from smelt_jax.law.geometry import LADDER
 from smelt_jax.law.published import fits_of
-from smelt_jax.law.reports import table_of
 from smelt_jax.law.units import flops_text
 from smelt_jax.screen import Answer
 

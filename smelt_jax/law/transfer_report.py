@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from smelt_jax.law.gain_report import table_of
 from smelt_jax.law.reading import Frame, read
-from smelt_jax.law.reports import table_of
 from smelt_jax.law.select import numbers
 from smelt_jax.law.transfer import LEVEL, beyond, wins
 from smelt_jax.screen import Answer

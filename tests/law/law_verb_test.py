@@ -43,6 +43,15 @@ def test_a_file_is_as_good_as_what_it_was_written_from(smelt: Callable, tmp_path
     assert '15.7%' in done.stdout
 
 
+def test_a_fit_is_shown_with_what_it_was_fitted_to(smelt: Callable) -> None:
+    done = smelt('law', 'show', '--fit=published:smelt,published:looped-moe,published:parcae')
+    assert 'K │ 1.975e+06 │ 5.264e+06' in done.stdout
+    assert 'fitted to N 0.173 to 0.756, D 100 to 500, E 1 to 16, R 1 to 8' in done.stdout
+    assert 'fitted to ranges that are not stated: nothing is marked as extrapolated' in done.stdout
+    done = smelt('law', 'frontier', '--fit=published:parcae,published:besiroglu', '--compute=1e19')
+    assert done.stdout.count('what it was fitted to is not stated') == 2
+
+
 def test_gains_by_domain_are_of_a_file_each(smelt: Callable, tmp_path: Path) -> None:
     baseline, looped = fits_of('published:smelt')
     save([baseline, looped], tmp_path / 'code.json')

@@ -11,6 +11,7 @@ from smelt_jax.law import frontier as frontiers
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain import LEVEL, Gain, gains
 from smelt_jax.law.published import PREFIX, fits_of
+from smelt_jax.law.report import coefficients
 from smelt_jax.law.units import flops_text
 from smelt_jax.screen import Answer
 
@@ -69,12 +70,22 @@ def levels(fit: Fitted, sparsities: Sequence[float]) -> list[float | None]:
     return list(sparsities) if 'S' in fit.kind.columns else [None]
 
 
+def unmarked(name: str, fit: Fitted) -> list[str]:
+    """A line of a fit that does not say what it was fitted to."""
+    return (
+        []
+        if fit.ranges
+        else [f'{name}: what it was fitted to is not stated, so that nothing is marked as extrapolated']
+    )
+
+
 def frontier_answer(wheres: Sequence[str], computes: Sequence[float], sparsities: Sequence[float]) -> Answer:
     """The frontier of every fit at every compute."""
-    rows, data = [], []
-    for name, fits in named_fits(wheres).items():
+    rows, data, lines = [], [], []
+    for name, fits in named_fits(wheres, several=True).items():
         for fit in fits:
             arm = ' '.join(part for part in (name, fit.group or fit.law) if part)
+            lines += unmarked(arm, fit)
             for sparsity in levels(fit, sparsities):
                 line = frontiers.of_fit(fit, sparsity)
                 for compute in computes:
@@ -94,9 +105,9 @@ def frontier_answer(wheres: Sequence[str], computes: Sequence[float], sparsities
                     data.append(point)
                     rows.append(_frontier_row(point))
     columns = ('arm', 'S', 'C, FLOPs', 'F* or N*', 'D*, tokens', 'L*, nats', 'TPP', 'γ', 'extrapolated')
-    lines = [
+    lines.append(
         'F* training FLOPs per token (smelt), N* parameters (chinchilla); TPP tokens per dense-equivalent parameter'
-    ]
+    )
     return Answer([table_of('compute-optimal frontier', columns, rows)], {'frontier': data}, lines)
 
 
@@ -124,6 +135,7 @@ def gain_answer(
     columns = ('of', 'S', 'C, FLOPs', 'CE gain', f'{LEVEL:.0%} interval', 'loss, nats', 'C_ref, FLOPs', 'extrapolated')
     table = table_of(f'compute-equivalent gain over {reference}', columns, [_gain_row(one) for one in found])
     lines = ['CE gain = 1 − C / C_ref, where the reference needs C_ref for the same loss']
+    lines += [line for pair in pairs.values() for fit in pair for line in unmarked(fit.group or fit.law, fit)]
     drawn = [one for one in found if one.low is not None]
     if not drawn:
         lines.append('no intervals: these fits have no replicates (smelt fit --bootstrap=cells makes them)')
@@ -148,22 +160,23 @@ def _gain_row(one: Gain) -> list[str]:
 
 
 def show_answer(wheres: Sequence[str]) -> Answer:
-    """What fits hold: coefficients with intervals, the ranges fitted, and what there is to say."""
-    tables, lines, data = [], [], {}
-    for name, fits in named_fits(wheres).items():
+    """What fits hold: coefficients of each law's side by side, the ranges fitted, and what there is to say."""
+    by_law: dict[str, list[Fitted]] = {}
+    for name, fits in named_fits(wheres, several=True).items():
         for fit in fits:
-            label = ' '.join(part for part in (name, fit.group, fit.law) if part)
-            rows = []
-            for coefficient, value in fit.coefficients.items():
-                drawn = [each[coefficient] for each in fit.replicates]
-                ends = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if drawn else None
-                rows.append([coefficient, f'{value:.6g}', '–' if ends is None else f'[{ends[0]:.4g}, {ends[1]:.4g}]'])
-            tables.append(table_of(label, ('', 'value', f'{LEVEL:.0%} interval'), rows))
-            rmse = 'RMSE not stated' if fit.rmse is None else f'RMSE {fit.rmse:.4f} nats'
+            label = ' '.join(part for part in (name, fit.group) if part)
+            by_law.setdefault(fit.law, []).append(dataclasses.replace(fit, group=label))
+    lines = []
+    for law, fits in by_law.items():
+        lines.append(f'{law}: L = {fits[0].kind.formula}')
+        for fit in fits:
             points = f'{fit.points} points' if fit.points else 'published'
-            lines.append(f'{label}: L = {fit.kind.formula}')
-            lines.append(f'  {points}, {rmse}; {fit.details.get("source", fit.kind.source)}')
-            lines += [f'  {column} fitted from {low:.4g} to {high:.4g}' for column, (low, high) in fit.ranges.items()]
+            rmse = 'RMSE not stated' if fit.rmse is None else f'RMSE {fit.rmse:.4f} nats'
+            lines.append(f'{fit.group or law}: {points}, {rmse}; {fit.details.get("source", fit.kind.source)}')
+            spans = [f'{column} {low:.4g} to {high:.4g}' for column, (low, high) in fit.ranges.items()]
+            lines.append(
+                f'  fitted to {", ".join(spans) or "ranges that are not stated: nothing is marked as extrapolated"}'
+            )
             lines += [f'  {note}' for note in fit.notes]
-            data[label] = dataclasses.asdict(fit)
-    return Answer(tables, data, lines)
+    data = {law: [dataclasses.asdict(fit) for fit in fits] for law, fits in by_law.items()}
+    return Answer([coefficients(fits) for fits in by_law.values()], data, lines)
