@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fits every law to public tables of measured losses and to tables whose truth is known, and compares. About ten minutes on two cores;
+# Fits every law to public tables of measured losses and to tables whose truth is known, and compares. About five minutes on two cores;
 # writes the table of docs/laws.md. Ends with 1 if a figure is not as it should be. Sets up .venv first if it is not there.
 # SMELT_TEST_LAWS is the folder of the public tables; by default shared/data/laws beside the repository.
 #

@@ -56,10 +56,7 @@ def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdo
     if json_file and json_file == markdown_file:
         raise ValueError(f'--json and --markdown are both {json_file}; give each a file of its own')
     for flag, file in (('json', json_file), ('markdown', markdown_file)):
-        folder = reach(file or '.').parent
-        # A bucket has no folders: what cannot be written there is found when it is written.
-        if is_local(folder) and not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise ValueError(f'--{flag}={file}: {folder} is no folder that can be written; make it, or give another')
+        check_place(flag, file)
     if marks:
         place_in(_text(markdown_file), marks, '', markdown_file)
     answer = ask()
@@ -79,6 +76,14 @@ def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdo
             reach(markdown_file).write_text(f'# {question}\n\n{lines}\n')
     if answer.trouble:
         raise ValueError(answer.trouble)
+
+
+def check_place(flag: str, file: str | None) -> None:
+    """Raises ValueError if --flag=file cannot be written for want of its folder: before work starts that would be lost."""
+    folder = reach(file or '.').parent
+    # A bucket has no folders: what cannot be written there is found when it is written.
+    if is_local(folder) and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise ValueError(f'--{flag}={file}: {folder} is no folder that can be written; make it, or give another')
 
 
 def place_in(document: str, name: str, text: str, file: str) -> str:

@@ -12,16 +12,16 @@ from smelt_jax.law.search import descend_all
 from smelt_jax.law.table import Table
 
 STEPS = 200
-CONDITION = 1e4  # of the scaled Jacobian: above, some direction is 1e8 times less certain than another in variance
-CORRELATION = 0.995
-LOOSE = 10.0  # times: an interval of a positive coefficient that spans more says little of it
+WITHIN = 3.92  # standard deviations that 95% of a normal distribution take
+BLIND = 1e7  # condition of the scaled Jacobian: above, a direction is lost in rounding
+LOOSE = 10.0  # times: a positive coefficient whose 95% span more is hardly known
 
 
 @dataclasses.dataclass(frozen=True)
 class Identified:
     """Attributes:
     notes: plain warnings.
-    details: `condition` of the Jacobian, scaled to columns of length 1; `correlations` of pairs, as 'A alpha'.
+    details: `condition` of the Jacobian, scaled to columns of length 1; `correlations` of pairs of variables, as 'A alpha'.
     """
 
     notes: list[str]
@@ -64,44 +64,48 @@ def cells_left_out(objective: Objective, x: np.ndarray, cells: np.ndarray) -> fl
 
 
 def identified(objective: Objective, x: np.ndarray, drawn: Sequence[Mapping[str, float]]) -> Identified:
-    """What the rows say of the coefficients at x [P]: from the Jacobian, and from bootstrap replicates if there are any."""
-    names = objective.law.names
-    slopes = objective.residuals_of(x)[1]
+    """What the rows say of the coefficients at x [P]: by the replicates if there are any, else by the Jacobian and the size of
+    the residuals."""
+    law = objective.law
+    residuals, slopes = objective.residuals_of(x)
     lengths = np.sqrt((slopes**2).sum(1))
     felt = lengths > 1e-12 * lengths.max()
-    notes = [
-        f'no row tells anything of {name}: it is where the search began'
-        for name, one in zip(names, felt, strict=True)
-        if not one
-    ]
+    notes = [f'no row tells anything of {law.names[i]}; its value is arbitrary' for i in np.flatnonzero(~felt)]
     scaled = slopes[felt] / lengths[felt, None]
     condition = float(np.linalg.cond(scaled))
-    kept = [name for name, one in zip(names, felt, strict=True) if one]
-    details: dict[str, Any] = {'condition': condition}
-    if condition > CONDITION:
-        blind = np.linalg.svd(scaled.T)[2][-1]
-        involved = [name for name, share in zip(kept, np.abs(blind), strict=True) if share > 0.3 * np.abs(blind).max()]
-        notes.append(
-            f'the rows can hardly tell {", ".join(involved)} apart (condition {condition:.0e}): a change of one is undone by '
-            f'the others. Predictions within the rows are fine; the values alone mean little'
-        )
+    names = [law.names[i] for i in np.flatnonzero(felt)]
+    if condition > BLIND:
+        blind = np.abs(np.linalg.svd(scaled.T, full_matrices=False)[2][-1])
+        involved = [name for name, share in zip(names, blind, strict=True) if share > 0.3 * blind.max()]
+        notes.append(f'the rows cannot tell {", ".join(involved)} apart: a change of one is undone by the others')
     if drawn:
-        values = objective.variables(np.array([[one[name] for name in names] for one in drawn]))
-        varies = values.std(0) > 0
-        with np.errstate(all='ignore'):
-            matrix = np.corrcoef(values.T)
-        details['correlations'] = {
-            f'{names[i]} {names[j]}': float(matrix[i, j])
-            for i, j in itertools.combinations(range(len(names)), 2)
-            if varies[i] and varies[j]
-        }
-        tied = [pair for pair, value in details['correlations'].items() if abs(value) > CORRELATION]
-        if tied:
-            notes.append(f'replicates move together in {"; ".join(tied)}: read these together, not alone')
-        for i, c in enumerate(objective.law.coefficients):
-            span = float(np.exp(np.subtract(*np.percentile(values[:, i], [97.5, 2.5])))) if c.log else 0.0
-            if span > LOOSE:
-                notes.append(
-                    f'the interval of {c.name} spans a factor of {span:.0f}: the rows hardly say how large it is'
-                )
+        values = objective.variables(np.array([[one[name] for name in law.names] for one in drawn]))[:, felt]
+        covariance = np.cov(values.T)
+    else:
+        free = max(1, len(residuals) - len(names))
+        covariance = np.linalg.pinv(scaled @ scaled.T) * (residuals**2).sum() / free
+        covariance /= np.outer(lengths[felt], lengths[felt])
+    covariance = np.atleast_2d(covariance)
+    deviation = np.sqrt(np.diag(covariance))
+    safe = np.where(deviation > 0, deviation, 1.0)
+    correlations = covariance / np.outer(safe, safe)
+    pairs = itertools.combinations(range(len(names)), 2)
+    details = {
+        'condition': condition,
+        'correlations': {f'{names[i]} {names[j]}': float(correlations[i, j]) for i, j in pairs},
+    }
+    for i, (coefficient, at) in enumerate(zip(np.array(law.coefficients, object)[felt], x[felt], strict=True)):
+        width = WITHIN * deviation[i]
+        loose = np.exp(min(width, 700.0)) > LOOSE if coefficient.log else width > 2 * abs(at)
+        if loose:
+            others = np.abs(correlations[i]) * (np.arange(len(names)) != i)
+            partner = f'; it trades with {names[int(np.argmax(others))]} (correlation {others.max():.3f})'
+            how = (
+                f'95% spans a factor of {np.exp(min(width, 700.0)):.2g}'
+                if coefficient.log
+                else '95% goes beyond 0 and twice it'
+            )
+            notes.append(
+                f'the rows hardly say how large {coefficient.name} is: {how}' + partner * bool(others.max() > 0.5)
+            )
     return Identified(notes, details)

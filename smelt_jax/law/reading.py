@@ -141,15 +141,12 @@ def endpoints(frame: Frame, named: Iterable[str]) -> Frame:
     They are held-out losses, at the visits of training, of branches if there are any: a trunk's loss falls when it is annealed.
     A column in `named` was chosen by the caller, and decides nothing here. Raises ValueError if rows of several packs are left.
     """
-    for column, word, keep in (
-        ('task', 'are no held-out losses', lambda row: row['task'] == 'heldout'),
-        ('visits', 'are at other visits than in training', lambda row: row['visits'] == row['trained_visits']),
-        ('kind', 'are of trunks, not annealed', lambda row: row['kind'] == 'branch'),
+    for column, word, wanted in (
+        ('task', 'are no held-out losses', lambda of: ['heldout'] * len(of)),
+        ('visits', 'are at other visits than in training', lambda of: of.column('trained_visits')),
+        ('kind', 'are of trunks, not annealed', lambda of: ['branch'] * len(of)),
     ):
-        chosen = [
-            keep({name: frame.column(name)[i] for name in ('task', 'visits', 'trained_visits', 'kind')})
-            for i in range(len(frame))
-        ]
+        chosen = [one == other for one, other in zip(frame.column(column), wanted(frame), strict=True)]
         if column not in named and any(chosen) and not all(chosen):
             left = len(chosen) - sum(chosen)
             frame = frame.take(chosen, f'{left} records {word}, and left out; --where={column}==… chooses them')

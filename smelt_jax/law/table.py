@@ -111,13 +111,18 @@ def tables(
         counted = {**OF_RECORDS, 'N': f'active_parameters / {law.unit}', 'D': f'tokens_seen / {law.unit}'}
         counted['N_loop'] = f'looped_parameters / {law.unit}'
         names = {**{name: counted[name] for name in wanted}, **names}
-        named = {name for condition in (*where, *exclude) for name in columns_of(condition)}
-        frame = endpoints(frame, named)
     # The law's names can stand in conditions; there the loss of a row that is left out may be missing.
     aliases = {name: frame.columns[text] for name, text in names.items() if text in frame.columns}
     frame = dataclasses.replace(frame, columns={**aliases, **frame.columns})
     frame = select(frame, where, exclude)
+    if frame.records:
+        frame = endpoints(frame, {name for condition in (*where, *exclude) for name in columns_of(condition)})
     found = {name: _checked(frame, law, name, names.get(name, name)) for name in wanted}
+    if 'N_loop' in found and (found['N_loop'] > found['N']).any():
+        row = int(np.argmax(found['N_loop'] > found['N']))
+        raise ValueError(
+            f'{frame.places[row]}: N_loop is more than N, of which it is a part; --columns says what they are'
+        )
     frame = dataclasses.replace(
         frame, columns={**frame.columns, **{n: list(v) for n, v in found.items() if n in law.columns}}
     )
