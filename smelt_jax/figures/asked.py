@@ -115,5 +115,5 @@ def _words(fits: dict[str, list[Fitted]]) -> str:
 
 
 def _pairs(given: Any, pairs: dict[str, Any]) -> str:
-    names = ', '.join(filter(None, pairs))
-    return f'{names or "gains"} over {given.reference}'
+    names = (name or target.group for name, (_, target) in pairs.items())
+    return f'{", ".join(names)} over {given.reference}'

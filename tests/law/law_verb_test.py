@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from smelt_jax.law.asked import ANSWERS
 from smelt_jax.law.fitted import save
 from smelt_jax.law.published import fits_of
 
+ROOT = Path(__file__).parents[2]
 LOOPED = '--fit=published:looped-moe'
 
 
@@ -138,3 +140,18 @@ def test_a_wrong_command_is_named(smelt: Callable, tmp_path: Path, args: tuple[s
     done = smelt('law', *args, code=1, cwd=tmp_path)
     assert complaint in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_tables_of_the_page_are_what_its_commands_write(smelt: Callable, tmp_path: Path) -> None:
+    page = (ROOT / 'docs' / 'laws.md').read_text()
+    commands = re.findall(r'^    smelt (law \S+ .*--markdown=docs/laws\.md#(\S+))$', page, flags=re.MULTILINE)
+    assert {name for _, name in commands} == {'published', 'design', 'design-cache', 'visits'}
+    for _, name in commands:
+        assert f'<!-- {name} -->' in page
+    empty = re.sub(r'(<!-- (\S+) -->\n)\n    smelt law .*?(<!-- end of \2 -->)', r'\1\3', page, flags=re.DOTALL)
+    assert len(empty) < len(page) - 2000
+    (tmp_path / 'docs').mkdir()
+    (tmp_path / 'docs' / 'laws.md').write_text(empty)
+    for command, _ in commands:
+        smelt(*command.split(), cwd=tmp_path)
+    assert (tmp_path / 'docs' / 'laws.md').read_text() == page
