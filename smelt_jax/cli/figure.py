@@ -8,24 +8,29 @@
     smelt figure residuals --fit=fit.json --records=runs/* --by=architecture --out=figures/residuals.png
     smelt figure heldout --fit=R=linear-r.json,R=bounded-r.json,D=linear-d.json,D=bounded-d.json --out=figures/heldout.png
     smelt figure effective --fit=looped.json --size=0.3B --visits=1,2,4,8,12 --out=figures/effective.png
+    smelt figure transfer --records=scores.csv --score=core --out=figures/transfer.png
 
 loss_flops: held-out loss against training FLOPs; run directories with the same `name` in their config are one arm, a trunk
-and the branches annealed from it. The others are of files of smelt fit, or of published:NAME: the least loss of a budget,
-the loss over size and tokens, the compute saved at equal loss and the same by domain, what the law leaves unexplained, how it
-predicts what was held out, what visits of a loop are worth. What lies outside of what was fitted is dashed, hollow or hatched.
+and the branches annealed from it. transfer: scores by loss, and the curve of one arm. The others are of files of smelt fit, or
+of published:NAME: the least loss of a budget, the loss over size and tokens, the compute saved at equal loss and the same by
+domain, what the law leaves unexplained, how it predicts what was held out, what visits of a loop are worth. What lies outside
+of what was fitted is dashed, hollow or hatched.
 """
 
 from absl import flags
 
 from smelt_jax.cli.flags import FLAGS
 
-WORDS = ('loss_flops', 'frontier', 'surface', 'gain', 'domains', 'residuals', 'heldout', 'effective')
+WORDS = ('loss_flops', 'frontier', 'surface', 'gain', 'domains', 'residuals', 'heldout', 'effective', 'transfer')
 
 TEXTS = {
-    'reference': ('baseline', 'gain, domains: the group that the others are compared with.'),
+    'reference': ('baseline', 'gain, domains, transfer: the group that the others are compared with.'),
     'by': ('', 'residuals: column whose values are the groups of the fits.'),
     'group': ('', 'effective: which fit of a file that holds several.'),
     'sizes': ('', "effective: a JSON file of models; the looped-MoE study's ladder if not given."),
+    'loss': ('loss', 'transfer: column of the loss, nats per token.'),
+    'score': ('', 'transfer: column of the score. Required there.'),
+    'arm': ('architecture', 'transfer: column of the arms.'),
     'size': ('', 'effective: the name of one of them; the first if not given.'),
 }
 CONDITIONS = {
@@ -40,7 +45,9 @@ LISTS = {
     'compute': ('', 'FLOPs: the least and the most of a line, or of the points of domains.'),
     'experts': ('1,2,4,8,16', 'effective: E.'),
     'visits': ('1,2,3,4,5,6,7,8', 'effective: R.'),
-    'records': ('', 'residuals: tables or run directories.'),
+    'records': ('', 'residuals, transfer: tables or run directories.'),
+    'pair': ('cell,step', 'transfer: columns that name a pair.'),
+    'cells': ('cell', 'transfer: columns that name what is drawn together.'),
     'columns': ('', 'residuals: NAME=COLUMN, where they call a column of the law otherwise.'),
 }
 

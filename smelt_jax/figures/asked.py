@@ -13,10 +13,12 @@ from smelt_jax.figures.loss_flops import loss_flops
 from smelt_jax.figures.residuals import residuals
 from smelt_jax.figures.style import check_suffix
 from smelt_jax.figures.surface import surface
-from smelt_jax.law.asked import needed
+from smelt_jax.figures.transfer import transfer
+from smelt_jax.law.asked import named_columns, needed
 from smelt_jax.law.design_report import one_fit, sizes_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import named_fits, pairs_of
+from smelt_jax.law.scores import pairs_of as pairs_in
 from smelt_jax.law.table import Table, tables
 from smelt_jax.law.units import numbers, share, whole
 
@@ -92,6 +94,13 @@ def _effective(given: Any) -> str:
     return f'{fit.group or fit.law}, {name}'
 
 
+def _transfer(given: Any) -> str:
+    named = named_columns(given)
+    arms = pairs_in(needed(given, 'records'), named, given.reference)
+    transfer(arms, given.reference, named.score, given.out)
+    return f'{named.score}, {", ".join(pairs.arm for pairs in arms)} beside {given.reference}'
+
+
 DRAWN: dict[str, Callable[[Any], str]] = {
     'loss_flops': _loss_flops,
     'frontier': _frontier,
@@ -101,6 +110,7 @@ DRAWN: dict[str, Callable[[Any], str]] = {
     'residuals': _residuals,
     'heldout': _heldout,
     'effective': _effective,
+    'transfer': _transfer,
 }
 
 

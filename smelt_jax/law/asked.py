@@ -7,7 +7,8 @@ from smelt_jax.law import reproduced
 from smelt_jax.law.design import Budget, Search
 from smelt_jax.law.design_report import design_answer, effective_answer, epsilon_of, one_fit, sizes_of, visits_answer
 from smelt_jax.law.gain_report import frontier_answer, gain_answer, show_answer
-from smelt_jax.law.transfer_report import Named, transfer_answer
+from smelt_jax.law.scores import Named
+from smelt_jax.law.transfer_report import transfer_answer
 from smelt_jax.law.units import number, numbers, share, size, whole
 from smelt_jax.screen import Answer
 
@@ -49,10 +50,7 @@ def _effective(given: Any) -> Answer:
 
 
 def _transfer(given: Any) -> Answer:
-    if not given.score:
-        raise ValueError('--score is required: the column of what the losses turn into')
-    named = Named(given.loss, given.score, given.arm, given.pair, given.group, given.cells)
-    records = needed(given, 'records')
+    records, named = needed(given, 'records'), named_columns(given)
     return transfer_answer(records, named, given.reference, given.lower_is_better, given.replicates, given.seed)
 
 
@@ -81,6 +79,13 @@ def needed(given: Any, name: str) -> list[str]:
     if not getattr(given, name):
         raise ValueError(f'--{name} is required')
     return list(getattr(given, name))
+
+
+def named_columns(given: Any) -> Named:
+    """What the columns of a table of scores are called. Raises ValueError if none is named as the score."""
+    if not given.score:
+        raise ValueError('--score is required: the column of what the losses turn into')
+    return Named(given.loss, given.score, given.arm, given.pair, given.group, given.cells)
 
 
 def _grid(given: Any) -> tuple[list[float], list[float]]:

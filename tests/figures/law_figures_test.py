@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from smelt_jax.figures import domains, effective, frontier, gain, heldout, lawlines, residuals, surface
+from smelt_jax.figures import domains, effective, frontier, gain, heldout, lawlines, residuals, surface, transfer
 from smelt_jax.figures.style import GREY
 from smelt_jax.law.design import effective as worth_of
 from smelt_jax.law.fitted import Fitted
@@ -16,6 +16,7 @@ from smelt_jax.law.frontier import of_fit
 from smelt_jax.law.gain import gain as gain_of
 from smelt_jax.law.geometry import LADDER
 from smelt_jax.law.published import fits_of
+from smelt_jax.law.scores import Pairs
 from smelt_jax.law.table import Table
 
 BASELINE, SMELT = fits_of('published:smelt')
@@ -155,6 +156,24 @@ def test_held_out_rows_of_every_law() -> None:
     points = [float(line.get_xdata()[0]) for line in axes.lines if line.get_markersize() == 8]  # type: ignore[index]
     assert points == pytest.approx([6, 5, 10, 4])
     assert labels(figure) == ['baseline smelt', 'smelt smelt', 'rows fitted']
+
+
+@pytest.mark.parametrize('sign', [1, -1])
+def test_scores_lie_about_the_curve_of_the_reference(sign: int) -> None:
+    losses = np.linspace(1.7, 2.3, 20)
+    scores = sign * 40 / (1 + np.exp((losses - 2) / 0.1))
+    target, names = (losses - 0.1, scores + 3), [''] * 20
+    figure = transfer.figure([Pairs('smelt', (losses, scores), target, names, names)], 'baseline', 'core')
+    (axes,) = figure.axes
+    lines = [np.asarray(line.get_xydata()) for line in axes.lines]
+    fitted, further = (points[np.isfinite(points[:, 1])] for points in lines[:2])
+    assert np.interp(losses, *fitted.T) == pytest.approx(scores, abs=0.1)
+    assert further[:, 0].max() < 1.7
+    for points, of in zip(lines[2:], ((losses, scores), target), strict=True):
+        assert points == pytest.approx(np.stack(of, 1))
+    assert labels(figure)[0] == 'curve of baseline'
+    assert ' beyond it' in labels(figure)[2]
+    assert axes.xaxis_inverted()
 
 
 @pytest.mark.parametrize('suffix', ['png', 'svg', 'pdf'])
