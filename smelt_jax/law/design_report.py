@@ -8,7 +8,7 @@ from rich.table import Table
 from smelt_jax.law import geometry
 from smelt_jax.law.design import Budget, Choice, Search, effective
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.gain_report import table_of
+from smelt_jax.law.gain_report import table_of, unmarked
 from smelt_jax.law.geometry import Size
 from smelt_jax.law.published import fits_of
 from smelt_jax.law.units import bytes_text, flops_text
@@ -62,6 +62,7 @@ def design_answer(search: Search, sizes: Sequence[Size]) -> Answer:
         f'best: N {first.size.name}, E = {first.experts}, R = {first.visits}; a step to a larger E or R counts only if it '
         f'lowers the loss by {search.epsilon:g} nats',
         'a dash: over the budget; a star: R* of that E. N is named with its embedding, which the law leaves out',
+        *unmarked(search.fit.group or search.fit.law, search.fit),
     ]
     data = {
         'budget': dataclasses.asdict(search.budget),
@@ -134,6 +135,7 @@ def visits_answer(search: Search, sizes: Sequence[Size], flops: Sequence[float])
             rows.append([f'E = {experts}', size.name, *cells])
     columns = ('experts', 'N', *(flops_text(each) for each in flops))
     lines = [f'R*: the last visit that lowers the loss by {search.epsilon:g} nats; ° outside of what was fitted']
+    lines += unmarked(search.fit.group or search.fit.law, search.fit)
     return Answer([table_of('best number of visits by training FLOPs', columns, rows, left=2)], {'visits': data}, lines)
 
 

@@ -34,7 +34,7 @@ def named_fits(wheres: Sequence[str], several: bool = False) -> dict[str, list[F
     found: dict[str, list[Fitted]] = {}
     for where in wheres:
         name, equals, file = where.partition('=')
-        if not equals or name.startswith(PREFIX):
+        if not equals or name.startswith(PREFIX) or '/' in name:  # a path with = in it
             name, file = '', where
         if name in found and not several:
             raise ValueError(
