@@ -71,6 +71,10 @@ def test_intervals_are_drawn_where_there_are_replicates() -> None:
     figure = frontier.figure({'': [drawn(BASELINE), drawn(SMELT)]}, (0.95,), ())
     assert len(figure.axes[0].collections) == 2
     assert '95% interval' in labels(figure)
+    for pair, bands in ((PAIR[''], 0), ((drawn(BASELINE), drawn(SMELT)), 1)):
+        figure = gain.figure({'': pair}, (0.95,), ())
+        assert len(figure.axes[0].collections) == bands
+        assert labels(figure).count('95% interval') == bands
 
 
 def test_gains_of_every_sparsity() -> None:

@@ -74,6 +74,7 @@ def test_a_design_and_its_table_in_a_document(smelt: Callable, tmp_path: Path) -
     text = page.read_text()
     assert f'    smelt law design {LOOPED} {" ".join(budget)} ' in text
     assert '| 1.0B | 8 | 2 |' in text
+    assert '| E = 8 | 1.9807 | 1.9756* |' in text  # the star is on R*
     assert text.endswith('<!-- end of design -->\n\nThe end.\n')
 
 
