@@ -4,9 +4,12 @@
     smelt fit --records=table.csv --columns=loss=final_loss,params=N,tokens=D --law=chinchilla --out=fit.json
     smelt fit --records=table.csv --law=looped-power-dense --columns=N=N_once+N_rec,N_loop=N_rec --holdout='R>8'
 
-Of records it takes the held-out losses of annealed branches, at the visits of training, and says what it left out; --columns
-=loss=by_domain.Code.loss takes another loss of them. A table is a CSV file, .gz or not. --columns says what it calls the
-columns of the law: NAME=COLUMN, COLUMN=NAME, or NAME=arithmetic of columns, as D=tokens/1e9.
+Laws: smelt, chinchilla, moe, joint-moe, clark, clark-dense, and looped-MAP-dense and looped-MAP-moe, where MAP is linear,
+power, bounded or bounded-m. What is printed says what the columns of the law are; docs/laws.md has all formulas.
+
+Of records it takes the held-out losses of annealed branches, at the visits of training, and says what it left out. They have
+the columns of every law; loss=by_domain.Code.loss takes the loss of a domain. A table is a CSV file, .gz or not. --columns
+says what it calls the columns of the law: NAME=COLUMN, COLUMN=NAME, or NAME=arithmetic of columns, as D=tokens/1e9.
 
 Small is made the sum of Huber losses of the residuals, from many starts, of which the best go on and end with L-BFGS-B.
 Intervals are percentiles of fits to rows, or cells, that are drawn with replacement. Warnings say what the rows cannot tell.
@@ -37,7 +40,7 @@ def define_flags() -> None:
     flags.DEFINE_integer('starts', 500, 'Of the search.', lower_bound=1)
     flags.DEFINE_enum('bootstrap', 'none', ('cells', 'points', 'none'), 'What is drawn for intervals.')
     flags.DEFINE_integer('replicates', 1000, 'How often it is drawn.', lower_bound=1)
-    flags.DEFINE_integer('seed', 0, 'Of starts and bootstrap.')
+    flags.DEFINE_integer('seed', 0, 'Of starts and bootstrap.', lower_bound=0)
     flags.DEFINE_string('out', None, 'A file for the fits, as other verbs read them.')
     flags.DEFINE_string('markdown', None, 'A file for the tables, or FILE.md#NAME for a marked place in it.')
     flags.mark_flags_as_required(['records', 'law'])

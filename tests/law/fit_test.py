@@ -167,7 +167,7 @@ def test_coefficients_that_stand_in_for_each_other_are_named(bootstrap: str) -> 
     assert 'the rows cannot tell A, b apart: a change of one is undone by the others' in found.notes
     tied = smelt_columns()
     tied |= {'D': tied['F'] * 100}  # two terms of one variable
-    found = fit(made(law_named('smelt'), truths()['smelt'], tied, 0.002), settings)
+    found = fit(made(law_named('smelt'), truths()['smelt'], tied, 0.0005), settings)
     assert any('hardly say how large K is' in note and 'trades with c' in note for note in found.notes)
     good = fit(smelt_table(0.0005), settings)
     assert not [note for note in good.notes if 'rows' in note]

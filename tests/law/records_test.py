@@ -55,6 +55,8 @@ def test_records_of_runs(tmp_path: Path) -> None:
     assert math.loss.max() == pytest.approx(1.01)
     trunks, _ = tables([f'{tmp_path}/*/*'], SMELT, by='architecture', where=['kind==trunk'])
     assert trunks.columns['D'].min() == 1e9
+    every, _ = tables([f'{tmp_path}/*/*'], SMELT, by='architecture', where=['visits>=1'])
+    assert len(every.loss) == 12  # with those at three visits
 
 
 def test_records_in_the_units_of_the_law(tmp_path: Path) -> None:
