@@ -85,9 +85,9 @@ class Search:
         columns = self.fit.kind.columns
         if not {'N', 'D'} <= set(columns):
             raise ValueError(f'{self.fit.law} is no law of N and D; give a fit of looped-bounded-m-moe or the like')
-        for name, ladder in (('E', self.experts), ('R', self.visits)):
+        for name, flag, ladder in (('E', 'experts', self.experts), ('R', 'visits', self.visits)):
             if name not in columns and list(ladder) != [1]:
-                raise ValueError(f'{self.fit.law} knows no {name}, so that it is 1; give {name} as 1')
+                raise ValueError(f'{self.fit.law} knows no {name}, so that it is 1; --{flag}=1')
         if not self.epsilon >= 0:
             raise ValueError(f'epsilon={self.epsilon}: nats, 0 or more')
 

@@ -83,8 +83,7 @@ def frontier(law: str, of: Mapping[str, Any], sparsity: float | None = None) -> 
     Raises:
       ValueError: the law is no floor with two powers; or it takes an S and has none, or the other way round.
     """
-    if law not in SHAPES:
-        raise ValueError(f'{law} has no frontier in closed form; {" and ".join(SHAPES)} have')
+    size_of(law)
     if (law == 'smelt') != (sparsity is not None):
         raise ValueError(f'{law} {"has no sparsity; leave it out" if sparsity is not None else "takes a sparsity S"}')
     if sparsity is not None and not 0 <= sparsity < 1:
@@ -105,6 +104,13 @@ SHAPES: dict[str, Any] = {'smelt': _smelt, 'chinchilla': _chinchilla}
 SIZES = {'smelt': 'F', 'chinchilla': 'N'}  # the column that is the size
 
 
+def size_of(law: str) -> str:
+    """The column that is the size. Raises ValueError for a law that is no floor with two powers."""
+    if law not in SIZES:
+        raise ValueError(f'{law} has no frontier in closed form; {" and ".join(SIZES)} have')
+    return SIZES[law]
+
+
 def of_fit(fit: Fitted, sparsity: float | None = None) -> Frontier:
     """The frontier of a fit. ValueError as `frontier`."""
     return frontier(fit.law, fit.coefficients, sparsity)
@@ -118,6 +124,6 @@ def of_replicates(fit: Fitted, sparsity: float | None = None) -> Frontier:
 
 def outside(fit: Fitted, compute: float, best: Best, sparsity: float | None = None) -> tuple[str, ...]:
     """Names of what a frontier's point has outside of what was fitted: C, the size, D, S; of the ranges that are known."""
-    columns = {'C': compute, SIZES[fit.law]: best.size, 'D': best.tokens}
+    columns = {'C': compute, size_of(fit.law): best.size, 'D': best.tokens}
     columns |= {} if sparsity is None else {'S': sparsity}
     return tuple(name for name, value in columns.items() if fit.outside({name: value}))

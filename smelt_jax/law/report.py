@@ -16,7 +16,7 @@ def answer(fits: Sequence[Fitted]) -> Answer:
     lines += [f'  {name}: {what}' for name, what in law.columns.items()]
     for fit in fits:
         lines += [f'{fit.group or fit.law}: {note}' for note in fit.notes]
-    return Answer([_coefficients(fits), _goodness(fits)], {}, lines)
+    return Answer([coefficients(fits), _goodness(fits)], {}, lines)
 
 
 def value(number: Any, digits: int = 5) -> str:
@@ -24,7 +24,8 @@ def value(number: Any, digits: int = 5) -> str:
     return '–' if number is None else f'{number:.{digits}g}'
 
 
-def _coefficients(fits: Sequence[Fitted]) -> Table:
+def coefficients(fits: Sequence[Fitted]) -> Table:
+    """Of fits of one law, side by side, with intervals where there are replicates."""
     drawn = any('intervals' in fit.details for fit in fits)
     table = _table('coefficients' + ', and 95% of replicates' * drawn)
     for fit in fits:

@@ -32,6 +32,17 @@ def numbers(texts: Sequence[str], what: str) -> list[float]:
     return [number(text, what) for text in texts]
 
 
+def share(text: str, what: str) -> float:
+    """From 0 to below 1. Raises ValueError, naming `what`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1:
+        raise ValueError(f'{what}={text}: give a share from 0 to below 1, as 0.95')
+    return value
+
+
 def whole(texts: Sequence[str], what: str) -> list[int]:
     """Whole numbers from 1, rising. Raises ValueError, naming `what`."""
     values = numbers(texts, what)

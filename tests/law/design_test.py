@@ -136,7 +136,7 @@ def test_laws_without_experts_or_visits_design_without_them() -> None:
     found = Search(Fitted('moe', moe), Budget(5e21), EPSILON, visits=(1,)).best(LADDER)
     assert {choice.visits for choice in found} == {1}
     assert found[0].loss == pytest.approx(search(Budget(5e21)).at(found[0].size, found[0].experts, 1).loss)  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match='moe knows no R, so that it is 1; give R as 1'):
+    with pytest.raises(ValueError, match='moe knows no R, so that it is 1; --visits=1'):
         Search(Fitted('moe', moe), Budget(5e21), EPSILON)
     with pytest.raises(ValueError, match='smelt is no law of N and D'):
         Search(fits_of('published:smelt')[0], Budget(5e21), EPSILON)

@@ -98,6 +98,10 @@ def test_replicates_of_other_draws_are_not_paired(change: dict[str, object]) -> 
     same = {'bootstrap': 'cells', 'seed': 0, 'cells': ['a', 'b']}
     found = gain(drawn(BASELINE, 1, np.zeros(9), **same), drawn(SMELT, 2, np.zeros(9), **(same | change)), 1e21, 0.95)
     assert not found.paired
+    unknown = {'bootstrap': 'cells', 'seed': 0}  # of which cells neither says
+    assert not gain(
+        drawn(BASELINE, 1, np.zeros(9), **unknown), drawn(SMELT, 2, np.zeros(9), **unknown), 1e21, 0.95
+    ).paired
 
 
 def test_numbers_of_replicates_that_differ_are_named() -> None:
