@@ -62,6 +62,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f'did you mean {near[0]}?' if near else f'there are {", ".join(known)}'
         return _fail('smelt', f'no verb {verb!r}; {hint}', 2)
 
+    try:
+        with stop.listening():
+            code = _begin(verb, rest)
+    except stop.Stopped as stopped:
+        stop.say(f'\nsmelt {verb}: {stopped}')
+        code = stopped.code
+        if stopped.together and (processes := _processes()):
+            processes.part()
+    processes = _processes()
+    return processes.end(code) if processes else code
+
+
+def _begin(verb: str, rest: list[str]) -> int:
     debug = '--debug' in rest or os.environ.get('SMELT_DEBUG') == '1'
     rest = [word for word in rest if word != '--debug']
     module = importlib.import_module(f'smelt_jax.cli.{verb}')
@@ -86,16 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(f'smelt {verb}', re.sub(r'^flag --(\S+)=None: .*', r'--\1 is required', str(error)), 2)
     keep_freed_memory()  # before a verb imports jax
-    try:
-        with stop.listening():
-            code = _run(verb, module, chosen, debug)
-    except stop.Stopped as stopped:
-        stop.say(f'\nsmelt {verb}: {stopped}')
-        code = stopped.code
-        if stopped.together and (processes := _processes()):
-            processes.part()
-    processes = _processes()
-    return processes.end(code) if processes else code
+    return _run(verb, module, chosen, debug)
 
 
 def _parse(argv: list[str]) -> None:
