@@ -11,11 +11,11 @@ from smelt_jax.aot.program import check_exchange, compile_step, first_line
 from smelt_jax.aot.report import as_dict, tables, tried_table
 from smelt_jax.aot.topology import Topology
 from smelt_jax.aot.units import size
-from smelt_jax.budget.answers import Answer
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.parallel.mesh import mesh_sizes
+from smelt_jax.screen import Answer
 from smelt_jax.train.checks import check, require_microbatches
 
 POLICIES = ('none', 'dots', 'layer')  # of model.remat: what is computed again, from nothing to a whole layer

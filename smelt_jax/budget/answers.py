@@ -1,32 +1,15 @@
 """What `smelt budget` answers: tables for people, the same as data for programs, and whether the answer is a yes."""
 
 import dataclasses
-import json
-import os
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
 
-from rich.console import Console
-from rich.table import Table
-
-from smelt_jax import screen
 from smelt_jax.budget import report
 from smelt_jax.budget.accounting import Ratios, budget_of, compare
 from smelt_jax.budget.grid import cells, worst
 from smelt_jax.budget.matching import Rules
 from smelt_jax.budget.protocols import find_partners, remedies
 from smelt_jax.model.config import ModelConfig
-from smelt_jax.storage.files import is_local, reach
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """`tables` and then `lines` are printed, `data` is JSON. `trouble` is what is not as asked, '' if all is."""
-
-    tables: list[Table]
-    data: dict[str, Any]
-    lines: list[str] = dataclasses.field(default_factory=list)
-    trouble: str = ''
+from smelt_jax.screen import Answer
 
 
 def count(name: str, model: ModelConfig, mean_attended_keys: float, tokens: float) -> Answer:
@@ -127,33 +110,6 @@ def grid(models: Mapping[str, ModelConfig], starred: Container[str], mean_attend
         f'Largest mismatch: FLOPs {flops:.1%}, parameters {parameters:.1%}, KV {kv:.1%}'
     ]
     return Answer(report.grid_tables(found, starred), data, lines)
-
-
-def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdown_file: str | None) -> None:
-    """Asks, prints tables, then lines, and writes them to files if asked. `question`: the command, which heads the Markdown.
-
-    Raises:
-      ValueError: with the answer's trouble; or before it asks, of files that cannot be written.
-    """
-    if json_file and json_file == markdown_file:
-        raise ValueError(f'--json and --markdown are both {json_file}; give each a file of its own')
-    for flag, file in (('json', json_file), ('markdown', markdown_file)):
-        folder = reach(file or '.').parent
-        # A bucket has no folders: what cannot be written there is found when it is written.
-        if is_local(folder) and not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise ValueError(f'--{flag}={file}: {folder} is no folder that can be written; make it, or give another')
-    answer = ask()
-    console = Console(markup=False)
-    screen.show(console, answer.tables)
-    for line in answer.lines:
-        console.print(line, highlight=False, soft_wrap=True)
-    if json_file:
-        reach(json_file).write_text(json.dumps(answer.data, indent=1) + '\n')
-    if markdown_file:
-        tables = [screen.markdown(table) for table in answer.tables]
-        reach(markdown_file).write_text('\n'.join([f'# {question}\n', *tables, *answer.lines]) + '\n')
-    if answer.trouble:
-        raise ValueError(answer.trouble)
 
 
 def one_question(**asked: object) -> None:

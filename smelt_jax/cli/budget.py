@@ -17,6 +17,7 @@ import sys
 
 from absl import flags
 
+from smelt_jax import screen
 from smelt_jax.budget import answers
 from smelt_jax.budget.attended import STUDY_KEYS, chosen
 from smelt_jax.budget.matching import Rules
@@ -35,9 +36,7 @@ def define_flags() -> None:
     flags.DEFINE_bool('match', False, 'Finds looped partners of --config.')
     flags.DEFINE_bool('grid', False, 'Shows every NAME-ARM of --experiment beside its NAME-baseline.')
     flags.DEFINE_string('experiment', 'experiments/grid.py', 'With --grid: whose ARGS are shown.')
-    flags.DEFINE_float(
-        'mean_attended_keys', None, 'T̄. See above for what it is if not given.', lower_bound=1, upper_bound=1e7
-    )
+    flags.DEFINE_float('mean_attended_keys', None, 'T̄. See above for what it is if not given.', 1, 1e7)
     flags.DEFINE_enum('protocol', 'budgets', PROTOCOLS, 'What the partner has in common with the Baseline.')
     flags.DEFINE_integer('visits', 2, 'How often the partner executes its loop.')
     flags.DEFINE_float('span', 0.5, 'Share of the layers that the loop takes, in the middle.')
@@ -54,10 +53,10 @@ def define_flags() -> None:
 
 def run() -> None:
     """Answers."""
-    answers.give(_answer, ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)
+    screen.give(_answer, ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)
 
 
-def _answer() -> answers.Answer:
+def _answer() -> screen.Answer:
     answers.one_question(grid=FLAGS.grid, match=FLAGS.match, against=FLAGS.against)
     if FLAGS.grid:
         module = load_module(find_experiment(FLAGS.experiment))

@@ -42,6 +42,6 @@ def run() -> None:
     topology.prepare()  # before jax looks for devices
 
     from smelt_jax.aot.answers import answer
-    from smelt_jax.budget.answers import give
+    from smelt_jax.screen import give
 
     give(lambda: answer(config, topology, FLAGS.remat), ' '.join(sys.argv), FLAGS.json, FLAGS.markdown)

@@ -14,7 +14,7 @@ import smelt_jax.cli
 
 # The data's way: a verb that is not named here comes last.
 ORDER = (
-    'pack', 'train', 'branch', 'evaluate', 'probe', 'generate', 'budget', 'fit', 'figure', 'sweep', 'bench', 'compile',
+    'pack', 'train', 'branch', 'evaluate', 'probe', 'generate', 'budget', 'fit', 'law', 'figure', 'sweep', 'bench', 'compile',
 )  # fmt: skip
 
 FRONT = """\

@@ -1,3 +1,1 @@
-"""One figure a file. A kind of figure is a module here with a function of its name: `kind(arms, file)`."""
-
-KINDS = ('loss_flops',)
+"""One figure a file, with a function of its name that draws it into a file. `asked` has them all."""

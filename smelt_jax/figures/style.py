@@ -2,6 +2,7 @@
 
 import io
 
+import matplotlib
 from etils import epath
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -23,14 +24,21 @@ DPI = 200
 
 def new_figure() -> tuple[Figure, Axes]:
     """A figure with one pair of axes: light grid, no box on the right and above."""
-    figure = Figure(figsize=SIZE, dpi=DPI, layout='constrained')
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.spines[['top', 'right']].set_visible(False)
-    axes.grid(which='major', color='0.9', linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=SMALL)
+    figure, (axes,) = panels(1)
     return figure, axes
+
+
+def panels(count: int, size: tuple[float, float] = SIZE) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` pairs of axes side by side that share their y axis, in the style of `new_figure`."""
+    figure = Figure(figsize=size, dpi=DPI, layout='constrained')
+    FigureCanvasAgg(figure)
+    row = list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+    for axes in row:
+        axes.spines[['top', 'right']].set_visible(False)
+        axes.grid(which='major', color='0.9', linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.tick_params(labelsize=SMALL)
+    return figure, row
 
 
 def log_x(axes: Axes, left: float, right: float) -> None:
@@ -64,6 +72,7 @@ def save(figure: Figure, file: epath.PathLike) -> None:
     """Writes the figure in the format of the file's suffix, whole or not at all. Makes the folder."""
     path, buffer = check_suffix(file), io.BytesIO()
     dated = {'.png': {}, '.pdf': {'CreationDate': None}, '.svg': {'Date': None}}  # the same figure, the same bytes
-    figure.savefig(buffer, format=path.suffix[1:], dpi=DPI, metadata=dated[path.suffix])
+    with matplotlib.rc_context({'svg.hashsalt': 'smelt'}):  # names of an SVG's parts, drawn by lot otherwise
+        figure.savefig(buffer, format=path.suffix[1:], dpi=DPI, metadata=dated[path.suffix])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, buffer.getvalue())

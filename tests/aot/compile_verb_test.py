@@ -14,11 +14,11 @@ from topologies import devices_of
 from smelt_jax.aot import answers, facts, program
 from smelt_jax.aot.topology import Topology
 from smelt_jax.aot.units import GIB
-from smelt_jax.budget.answers import give
 from smelt_jax.config import RunConfig
 from smelt_jax.data.config import PackConfig, RowsConfig
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices
+from smelt_jax.screen import give
 from smelt_jax.train.config import OptimConfig
 
 # One stack of two layers, since a loop of one turn is dissolved; wide enough that norms and counts, of which no formula

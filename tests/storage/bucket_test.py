@@ -10,12 +10,12 @@ from etils import epath
 from packs import sentences, small_pack
 from runs_helper import RUN, edit
 
-from smelt_jax.budget.answers import Answer, give
 from smelt_jax.data import corpora, manifest
 from smelt_jax.data.documents import Tally
 from smelt_jax.data.packing import pack
 from smelt_jax.figures.style import new_figure, save
 from smelt_jax.runs import Lineage, RunDir
+from smelt_jax.screen import Answer, give
 from smelt_jax.storage import files, hold
 from smelt_jax.storage.files import is_local, write_atomically
 from smelt_jax.storage.lines import Lines
