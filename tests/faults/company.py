@@ -53,7 +53,7 @@ def one_of_two(which: int, number: signal.Signals, place: Place, chance: random.
     seen.add(doing, True, True, seconds)
     if number == signal.SIGKILL:
         other = 1 - which
-        if codes[which] != -signal.SIGKILL or codes[other] != 1:
+        if codes[which] != -signal.SIGKILL or codes[other] != os.EX_TEMPFAIL:
             raise Lost(f'one of two was killed, and they ended with {codes}: {_said(place, other)}')
         # jax may have noticed, too, and have the last word.
         if f'smelt train: error: process {which} of 2 is gone' not in (place.folder / f'log-{other}').read_text():

@@ -120,7 +120,7 @@ def planted(place: Place, chance: random.Random) -> Seen:
     place.halfway()
     _plant(place, chance)
     place.run('train', code=1)
-    pattern = rf'smelt train: error: step {NEWEST + 1}: .*Rows of the batch: \[\d+, \d+\]'
+    pattern = rf'smelt train: error: step {NEWEST + 1}: .*rows of its batch, \[\d+, \d+\]'
     if not re.match(pattern, place.last_line()):
         raise Lost(f'after a NaN at step {NEWEST} the last line was {place.last_line()!r}')
     (place.trunk / 'checkpoints' / str(NEWEST)).rename(place.folder / 'moved-away')
