@@ -42,7 +42,8 @@ def main() -> int:
     for name, part in PARTS.items():
         if given.part not in (None, name):
             continue
-        scenarios = campaign.chosen([part], given.words, none=True)
+        if not (scenarios := campaign.chosen([part], given.words, none=True)):
+            continue
         if given.times:
             scenarios = [dataclasses.replace(scenario, times=given.times) for scenario in scenarios]
         found = campaign.run(world, scenarios, given.short, given.seed, lambda line: print(line, flush=True))
