@@ -24,7 +24,6 @@ from etils import epath
 from smelt_jax.config import RunConfig, diff, from_dict, to_dict
 from smelt_jax.storage import hold
 from smelt_jax.storage.files import reach, write_atomically
-from smelt_jax.storage.lines import Lines
 
 # These say how a machine does the work, what is kept of it and told of it, and change no parameter of the run.
 FREE_KEYS = (
@@ -125,10 +124,6 @@ class RunDir:
     def holder(self) -> str:
         """Who holds it, in words; '' if nobody does."""
         return hold.holder(self._holder)
-
-    def metrics_lines(self) -> Lines:
-        """metrics.jsonl, to add lines to."""
-        return Lines(self.metrics_file)
 
     def _write_config(self, run: RunConfig) -> None:
         write_atomically(self.config_file, json.dumps(to_dict(run), indent=2) + '\n')

@@ -19,7 +19,7 @@ of what was fitted is dashed, hollow or hatched.
 
 from absl import flags
 
-from smelt_jax.cli.flags import FLAGS
+from smelt_jax.cli.flags import FLAGS, define_texts_and_lists
 
 WORDS = ('loss_flops', 'frontier', 'surface', 'gain', 'domains', 'residuals', 'heldout', 'effective', 'transfer')
 
@@ -54,10 +54,7 @@ LISTS = {
 
 def define_flags() -> None:
     """Those of all words."""
-    for name, (default, text) in TEXTS.items():
-        flags.DEFINE_string(name, default, text)
-    for name, (default, text) in LISTS.items():
-        flags.DEFINE_list(name, default, text)
+    define_texts_and_lists(TEXTS, LISTS)
     for name, text in CONDITIONS.items():
         flags.DEFINE_multi_string(name, [], text)
     flags.DEFINE_bool('best', False, 'residuals: of rows with the same columns the one with the lowest loss.')

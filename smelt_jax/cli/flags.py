@@ -6,7 +6,7 @@ import difflib
 import importlib.util
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,13 @@ def given_mesh() -> MeshConfig | None:
     mesh = from_dict(MeshConfig, config.to_dict(), 'mesh.')
     mesh.check()
     return mesh
+
+
+def define_texts_and_lists(texts: Mapping[str, tuple[str, str]], lists: Mapping[str, tuple[str, str]]) -> None:
+    """Defines flags by name → (default, help): texts, and lists of texts."""
+    for define, table in ((flags.DEFINE_string, texts), (flags.DEFINE_list, lists)):
+        for name, (default, text) in table.items():
+            define(name, default, text)
 
 
 def define_strict_restore() -> None:

@@ -20,7 +20,7 @@ import sys
 from absl import flags
 
 from smelt_jax import screen
-from smelt_jax.cli.flags import FLAGS
+from smelt_jax.cli.flags import FLAGS, define_texts_and_lists
 
 WORDS = ('show', 'frontier', 'gain', 'design', 'visits', 'effective', 'transfer', 'published')
 
@@ -56,10 +56,7 @@ LISTS = {
 
 def define_flags() -> None:
     """Those of all words."""
-    for name, (default, text) in TEXTS.items():
-        flags.DEFINE_string(name, default, text)
-    for name, (default, text) in LISTS.items():
-        flags.DEFINE_list(name, default, text)
+    define_texts_and_lists(TEXTS, LISTS)
     flags.DEFINE_bool('lower_is_better', False, 'transfer: of the score.')
     flags.DEFINE_integer('replicates', 1000, 'transfer: of the bootstrap.', lower_bound=1)
     flags.DEFINE_integer('seed', 0, 'transfer: of the bootstrap.')

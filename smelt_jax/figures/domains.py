@@ -11,8 +11,9 @@ from matplotlib.ticker import PercentFormatter
 
 from smelt_jax.figures.style import GREY, SMALL, TEXT, panels, save, style_of
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.gain import LEVEL, Gain, gains
+from smelt_jax.law.gain import Gain, gains
 from smelt_jax.law.gain_report import levels
+from smelt_jax.law.intervals import LEVEL
 from smelt_jax.law.units import flops_text
 
 

@@ -11,8 +11,8 @@ from smelt_jax.figures.lawlines import band, compute_range, draw, flat, handle, 
 from smelt_jax.figures.style import SMALL, TEXT, log_x, panels, save, style_of
 from smelt_jax.law import frontier as frontiers
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.gain import LEVEL
 from smelt_jax.law.gain_report import levels
+from smelt_jax.law.intervals import interval
 
 WIDTH, HEIGHT = 3.4, 4.6  # inches of a panel
 
@@ -40,7 +40,7 @@ def figure(fits: Mapping[str, Sequence[Fitted]], sparsities: Sequence[float], co
     ends = compute_range([fit for _, fit in lines], computes)
     x = spread(ends)
     drawn, row = panels(len(shown), (max(6.4, WIDTH * len(shown) + 1.2), HEIGHT))
-    beyond = interval = False
+    beyond = banded = False
     for axes, sparsity in zip(row, shown, strict=True):
         for place, (_, fit) in enumerate(lines):
             colour, marker = style_of(place, len(lines))
@@ -52,16 +52,16 @@ def figure(fits: Mapping[str, Sequence[Fitted]], sparsities: Sequence[float], co
             if fit.replicates:
                 many = frontiers.of_replicates(fit, level)
                 losses = np.stack([many.best(compute).loss for compute in x])
-                low, high = np.quantile(losses, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+                low, high = interval(losses, axis=1)
                 band(axes, x, low, high, colour)
-                interval = True
+                banded = True
         log_x(axes, *ends)
         axes.set_xlabel('training FLOPs, C = F·D', fontsize=TEXT)
         if sparsity is not None:
             axes.set_title(f'sparsity S = {sparsity:g}', fontsize=TEXT)
     row[0].set_ylabel('least loss, L* (nats per token)', fontsize=TEXT)
     handles = [_handle(name, fit, place, len(lines), shown[0]) for place, (name, fit) in enumerate(lines)]
-    row[-1].legend(handles=[*handles, *strokes(beyond, interval)], loc='upper right', fontsize=SMALL, frameon=False)
+    row[-1].legend(handles=[*handles, *strokes(beyond, banded)], loc='upper right', fontsize=SMALL, frameon=False)
     return drawn
 
 

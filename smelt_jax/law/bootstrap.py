@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from smelt_jax.law.descent import Descent
+from smelt_jax.law.intervals import LEVEL, interval
 from smelt_jax.law.objective import Objective
 from smelt_jax.law.search import descend_all
 
@@ -31,11 +32,7 @@ def replicates(objective: Objective, x: np.ndarray, cells: np.ndarray, kind: str
     return descend_all(objective, np.repeat(x[None], count, 0), STEPS, weights)
 
 
-def intervals(drawn: Sequence[dict[str, float]], share: float = 0.95) -> dict[str, tuple[float, float]]:
+def intervals(drawn: Sequence[dict[str, float]], share: float = LEVEL) -> dict[str, tuple[float, float]]:
     """Name → percentiles of the replicates between which `share` of them lie."""
-    ends = (50 * (1 - share), 50 * (1 + share))
-    columns = {name: np.array([one[name] for one in drawn]) for name in drawn[0]}
-    return {
-        name: (float(low), float(high))
-        for name, (low, high) in ((n, np.percentile(v, ends)) for n, v in columns.items())
-    }
+    found = {name: interval([one[name] for one in drawn], share) for name in drawn[0]}
+    return {name: (float(low), float(high)) for name, (low, high) in found.items()}

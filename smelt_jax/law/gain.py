@@ -8,8 +8,7 @@ import numpy as np
 
 from smelt_jax.law import frontier as frontiers
 from smelt_jax.law.fitted import Fitted
-
-LEVEL = 0.95  # of intervals
+from smelt_jax.law.intervals import interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +62,7 @@ def gain(reference: Fitted, target: Fitted, compute: float, sparsity: float | No
     if target.replicates:
         each = frontiers.of_replicates(target, sparsity).best(compute).loss
         gains = 1 - compute / frontiers.of_replicates(reference, sparsity).compute(each)
-        low, high = (float(np.quantile(gains, part)) for part in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+        low, high = map(float, interval(gains))
     points = [(target, compute, best)]
     if np.isfinite(needed):
         points.append((reference, needed, theirs.best(needed)))

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from smelt_jax.law import frontier as frontiers
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.gain import LEVEL, Gain, gains
+from smelt_jax.law.gain import Gain, gains
+from smelt_jax.law.intervals import LEVEL
 from smelt_jax.law.published import PREFIX, fits_of
 from smelt_jax.law.report import coefficients
 from smelt_jax.law.units import flops_text

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-LEVEL = 0.95
+from smelt_jax.law.bootstrap import draws
+from smelt_jax.law.intervals import interval
+
 MIDDLES, WIDTHS = (0.1, 0.5, 0.9), (0.05, 0.2, 1.0)  # where searches start, as shares of the losses' range
 
 
@@ -127,10 +129,9 @@ def beyond(
         raise ValueError(f'{len(losses)} points against {len(target[0])}: the arms are compared pair by pair')
     curve = fit_sigmoid(losses, scores)
     found = residuals(curve, *target)
-    members = [np.flatnonzero(drawn == name) for name in sorted(set(drawn.tolist()))]
-    rng, each = np.random.default_rng(seed), []
-    for _ in range(replicates):
-        rows = np.concatenate([members[i] for i in rng.integers(0, len(members), len(members))])
+    each = []
+    for times in draws(drawn, 'cells', replicates, seed).astype(int):
+        rows = np.repeat(np.arange(len(losses)), times)
         if len(np.unique(losses[rows])) < 5:
             continue  # too few to fit to
         again = fit_sigmoid(losses[rows], scores[rows], curve)
@@ -141,7 +142,7 @@ def beyond(
     results = []
     for name, mask in _masks(labels).items():
         means = [one[name] for one in each if name in one]
-        low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if means else (np.nan, np.nan)
+        low, high = interval(means) if means else (np.nan, np.nan)
         results.append(Residual(name, int(mask.sum()), float(found[mask].mean()), float(low), float(high)))
     return curve, results
 

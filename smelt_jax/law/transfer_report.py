@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from smelt_jax.law.gain_report import table_of
+from smelt_jax.law.intervals import LEVEL
 from smelt_jax.law.scores import Named, pairs_of
-from smelt_jax.law.transfer import LEVEL, beyond, wins
+from smelt_jax.law.transfer import beyond, wins
 from smelt_jax.screen import Answer
 
 

@@ -139,7 +139,7 @@ class Checkpoints:
             try:
                 return step, self.restore(step, like)
             except DamagedError as error:
-                others = [other for other in self.steps() if other != step]
+                others = self._others(step)
                 if self._strict or not others:
                     raise
                 aside = self._put_aside(str(step), 'damaged')
@@ -191,9 +191,7 @@ class Checkpoints:
         if saved_as != step:
             raise ValueError(f'{self.path / str(step)} holds step {saved_as}; give it its own name back')
         if owner != self._owner:
-            raise ValueError(
-                f'checkpoint {self.path / str(step)} is of another run ({owner}, not {self._owner}); move it away'
-            )
+            raise ValueError(f'{self._name(step)} is of another run ({owner}, not {self._owner}); move it away')
         return found
 
     def _verify(self, step: int, digest: Any, tree: Any) -> None:
@@ -207,8 +205,10 @@ class Checkpoints:
         return f'checkpoint {self.path / str(step)}'
 
     def _remedy(self, step: int) -> str:
-        others = [other for other in self.steps() if other != step]
-        return f'bring back a copy of it, or take another: there is {others or "none"}'
+        return f'bring back a copy of it, or take another: there is {self._others(step) or "none"}'
+
+    def _others(self, step: int) -> list[int]:
+        return [other for other in self.steps() if other != step]
 
     def _whole(self, step: int) -> bool:
         """Whether every item that is there has what is written last. An optimizer that is gone was left out on purpose."""

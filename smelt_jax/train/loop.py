@@ -170,8 +170,7 @@ def _updates(
 ) -> None:
     update = make_step(run.model, run.loss, run.optim, devices)
     wishes = Wishes(devices, run.train.save_minutes)
-    done = saved = start
-    to_stop = False
+    done, to_stop = start, False
 
     def save() -> None:
         watch.look()  # nothing is saved that has not been found finite
@@ -206,12 +205,10 @@ def _updates(
         to_stop, to_save = wishes.heard(watch)
         if to_save or done % run.train.save_every == 0 or done in run.train.branch_steps or done == lineage.stop:
             save()
-            saved = done
         if to_stop:
             break
     if to_stop:
-        if saved < done:
-            save()
+        save()  # once: a step that is there already stays
         checkpoints.wait()
         report.incident(done, 'stopped', f'stopped at step {done}, which is saved', say=False)
         raise stop.Stopped(stop.asked() or signal.SIGTERM, f' at step {done}, which is saved', together=True)

@@ -173,15 +173,7 @@ def foreign(place: Place, _: random.Random) -> Seen:
     place.halfway()
     target = place.trunk / 'checkpoints' / str(NEWEST + 2)
     shutil.copytree(other.trunk / 'checkpoints' / str(STEPS), target)
-    shutil.rmtree(other.folder)
-    seen = Seen()
-    if place.run('train', code=None):
-        seen.add('refused', said=True)
-        shutil.rmtree(target)
-        place.run('train')
-    else:
-        seen.add('gone on', said=_says(place, str(NEWEST + 2)))
-    return seen
+    return _refused_or_gone_around(place, other, target)
 
 
 def foreign_of_same_step(place: Place, _: random.Random) -> Seen:
@@ -192,6 +184,11 @@ def foreign_of_same_step(place: Place, _: random.Random) -> Seen:
     target = place.trunk / 'checkpoints' / str(NEWEST)
     shutil.rmtree(target)
     shutil.copytree(other.trunk / 'checkpoints' / str(NEWEST), target)
+    return _refused_or_gone_around(place, other, target)
+
+
+def _refused_or_gone_around(place: Place, other: Place, target: Path) -> Seen:
+    """Runs with the checkpoint `target` of `other` in it; once more without, if it was refused."""
     shutil.rmtree(other.folder)
     seen = Seen()
     if place.run('train', code=None):
@@ -199,7 +196,7 @@ def foreign_of_same_step(place: Place, _: random.Random) -> Seen:
         shutil.rmtree(target)
         place.run('train')
     else:
-        seen.add('gone on', said=_says(place, str(NEWEST)))
+        seen.add('gone on', said=_says(place, target.name))
     return seen
 
 

@@ -30,8 +30,7 @@ def test_nothing_is_lost(world: World, scenario: Scenario) -> None:
         pytest.skip(row.skipped)
     assert not row.lost
     assert row.equal == row.runs >= scenario.short
-    if row.missed:  # a machine may be too fast or too slow for a moment; the campaign itself ends with 1 then
-        pytest.skip('it never came in the phase that was meant')
+    assert not row.missed
 
 
 @pytest.mark.parametrize('verb', ['train', 'branch', 'evaluate', 'pack'])

@@ -82,7 +82,7 @@ def test_a_run_directory_is_the_same_in_a_bucket(place: str, tmp_path: Path) -> 
     run_dir.forget_metrics_after(0)
     for start in (0, 3):
         run_dir.forget_metrics_after(start)
-        lines = run_dir.metrics_lines()
+        lines = Lines(run_dir.metrics_file)
         for step in range(start + 1, start + 6):
             lines.add(json.dumps({'step': step, 'loss': 1.5}))
         lines.close()
