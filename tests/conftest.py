@@ -75,6 +75,16 @@ def trunk(tiny_pack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(train(edit(RUN, data__pack=str(tiny_pack)), str(tmp_path_factory.mktemp('runs') / 'trunk')).path)
 
 
+@pytest.fixture(scope='module', autouse=True)
+def programs_go_with_their_file() -> Iterator[None]:
+    """A compiled program takes memory maps, of which a process may have 65,530: the compiler aborts for want of them."""
+    yield
+    if 'jax' in sys.modules:
+        import jax
+
+        jax.clear_caches()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 4 MB of its own."""
