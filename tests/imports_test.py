@@ -46,15 +46,18 @@ ALLOWED: dict[str, set[str]] = {
     'runs': {'config', 'version', 'storage'},
     'train': MODEL_SIDE,
     'aot': MODEL_SIDE | {'train'},
-    'evaluate': MODEL_SIDE | {'train'},
+    'tasks': {'data', 'storage', 'version', 'screen'},
+    'generate': MODEL_SIDE | {'train'},
+    'evaluate': MODEL_SIDE | {'train', 'tasks', 'generate'},
     'probe': MODEL_SIDE | {'train', 'evaluate'},
     'law': {'runs', 'version', 'storage', 'screen'},
     'figures': {'runs', 'version', 'storage', 'law'},
     'sweep': MODEL_SIDE | {'train', 'evaluate', 'law', 'figures'},
-    'bench': MODEL_SIDE | {'train', 'evaluate', 'pallas_kernels'},
+    'bench': MODEL_SIDE | {'train', 'tasks', 'evaluate', 'generate', 'pallas_kernels'},
     'experiments': {'config', 'budget'} | SETTINGS,
     'cli': MODEL_SIDE
-    | {'train', 'aot', 'evaluate', 'probe', 'law', 'figures', 'sweep', 'bench', 'experiments', 'pallas_kernels'},
+    | {'train', 'aot', 'tasks', 'generate', 'evaluate', 'probe', 'law', 'figures', 'sweep', 'bench', 'experiments'}
+    | {'pallas_kernels'},
     '__main__': {'cli'},
 }
 
@@ -68,6 +71,7 @@ STATES_NO_JAX = (
     'stop',
     'screen',
     'data',
+    'tasks',
     'budget',
     'config',
     'runs',
