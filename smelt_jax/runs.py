@@ -7,6 +7,7 @@ metrics.jsonl    one line every `train.log_every` updates
 incidents.jsonl  what went otherwise than planned: see `train/watch.py`
 tensorboard/     the same, as events
 records.jsonl    one line an evaluation
+outcomes/        of tasks, a folder a step: how each example came out
 holder           of a run that is trained, which process writes it
 
 The directory is an etils.epath path: in a bucket (gs://) all of this is as on a disk.
@@ -42,8 +43,9 @@ FREE_KEYS = (
 )
 
 
-# What tells the records of a run apart.
+# What tells the records of a run apart, and those of one task.
 RECORD_KEYS = ('step', 'visits', 'task', 'pack')
+TASK_KEYS = ('shots', 'shot_seed')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +81,7 @@ class RunDir:
         self.metrics_file = self.path / 'metrics.jsonl'
         self.incidents_file = self.path / 'incidents.jsonl'
         self.records_file = self.path / 'records.jsonl'
+        self.outcomes = self.path / 'outcomes'
         self.tensorboard = self.path / 'tensorboard'
         self._holder = self.path / 'holder'
 
@@ -176,7 +179,8 @@ class RunDir:
         return [record for record in found if record['visits'] == visits and record['pack'] == pack]
 
     def put_records(self, records: Iterable[dict[str, Any]]) -> None:
-        """Adds evaluations. One with the same `step`, `visits`, `task` and `pack` takes the place of the older."""
+        """Adds evaluations. One with the same `step`, `visits`, `task`, `pack` (and of tasks `shots` and `shot_seed`) takes the
+        place of the older."""
         new = list(records)
         keys = {_record_key(record) for record in new}
         with hold.alone(self.path / '.records.lock'):
@@ -224,7 +228,7 @@ def _parse(text: str, where: str) -> dict[str, Any]:
 
 
 def _record_key(record: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(record[key] for key in RECORD_KEYS)
+    return tuple(record[key] for key in (*RECORD_KEYS, *(key for key in TASK_KEYS if key in record)))
 
 
 def _bound(config: dict[str, Any]) -> dict[str, Any]:

@@ -5,27 +5,22 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
 from smelt_jax.batch import Batch
-from smelt_jax.budget.accounting import budget_of
 from smelt_jax.config import RunConfig
-from smelt_jax.data.manifest import Manifest, load_manifest, load_tokenizer, open_pack
+from smelt_jax.data.manifest import Manifest, load_tokenizer
 from smelt_jax.data.rows import heldout_batches
+from smelt_jax.evaluate.opened import Opened, Record, open_checkpoint
 from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.parallel import processes
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import BATCH, Devices
 from smelt_jax.runs import RunDir
-from smelt_jax.train.load import load
 from smelt_jax.train.loss import token_losses
-from smelt_jax.version import __version__
-
-Record = dict[str, Any]
 
 
 @dataclasses.dataclass
@@ -61,72 +56,31 @@ class Tally:
 def evaluate(
     workdir: str, step: int | None = None, visits: int | None = None, pack: str = '', mesh: MeshConfig | None = None
 ) -> Record:
-    """Held-out loss of a checkpoint, added to the run's records.jsonl.
+    """Held-out loss of a checkpoint, added to the run's records.jsonl: `open_checkpoint`, then `heldout`."""
+    batch_rows = RunDir(workdir).config().heldout.batch_rows
+    return heldout(open_checkpoint(workdir, step, visits, pack, mesh, heldout__batch_rows=batch_rows), visits)
+
+
+def heldout(opened: Opened, visits: int | None = None, length_bins: tuple[int, ...] = ()) -> Record:
+    """Held-out loss of an opened checkpoint, added to its run's records.jsonl.
 
     Args:
-      workdir: run directory of a trunk or a branch.
-      step: of the checkpoint; None for the latest.
+      opened: the checkpoint, and the rows whose held-out ones are scored.
       visits: of the loop; None for the config's.
-      pack: another pack than the run's own, of the same tokenizer; '' for its own.
-      mesh: of the devices; None for the config's. Evaluation is dropless: `mesh.buffer` is taken as 0.
-
-    Raises:
-      ValueError, FileNotFoundError: no such run, checkpoint or held-out rows, a pack of another tokenizer, or the run's own
-        pack is gone or another one now.
+      length_bins: edges of the bins of document length in tokens; those of the config if there are none.
     """
-    run_dir = RunDir(workdir)
-    run, lineage = run_dir.config(), run_dir.lineage()
-    run_dir.records()  # they must be readable before work starts: the new one joins them
+    run = opened.run
+    if length_bins:
+        run = dataclasses.replace(run, heldout=dataclasses.replace(run.heldout, length_bins=length_bins))
+        run.heldout.check()
     visits = run.model.loop.visits if visits is None else visits
-    at_visits(run.model, visits).check()
-    pack = pack or run.data.pack
-    manifest = open_pack(pack, lineage.tokenizer)
-    trained_on = manifest if manifest.fingerprint == lineage.pack else load_manifest(run.data.pack)
-    if trained_on.fingerprint != lineage.pack:
-        raise ValueError(
-            f'{run.data.pack} was packed anew since {workdir} read it: {trained_on.fingerprint[:12]}, then {lineage.pack[:12]}'
-        )
-    # A bounded buffer drops choices by what else is in the batch: evaluation has room for all.
-    devices = Devices.of(dataclasses.replace(mesh or run.mesh, buffer=0.0))
-    devices.check(run.model, heldout__batch_rows=run.heldout.batch_rows)
-    _, params, _, step = load(workdir, step, devices)
     record = {
-        'task': 'heldout',
-        'name': run.name,
-        'kind': lineage.kind,
-        'step': step,
-        'trunk_step': lineage.start if lineage.kind == 'branch' else step,
-        'seed': run.seed,
-        'pack': manifest.fingerprint,
-        'tokenizer': manifest.tokenizer_fingerprint,
-        'version': __version__,
-        **endpoint(run, trained_on, step, visits),
-        **heldout_loss(params, run, manifest, pack, visits, devices),
+        **opened.record('heldout', visits),
+        **heldout_loss(opened.params, run, opened.manifest, opened.pack, visits, opened.devices),
     }
     if processes.first():
-        run_dir.put_records([record])
+        opened.run_dir.put_records([record])
     return record
-
-
-def endpoint(run: RunConfig, manifest: Manifest, step: int, visits: int) -> Record:
-    """Where on the axes of the laws a checkpoint stands: tokens D, FLOPs F · D, and the whole budget of the model.
-
-    `flops` are those spent in training, at the trained visits; the rest of the budget is counted at `visits`. `manifest` is
-    that of the rows it was trained on.
-    """
-    keys = manifest.train.mean_attended_keys
-    tokens = step * run.data.batch_rows * manifest.row_tokens
-    return {
-        'tokens_seen': tokens,
-        'flops': budget_of(run.model, keys).compute(tokens),
-        'trained_visits': run.model.loop.visits,
-        **budget_of(at_visits(run.model, visits), keys).as_dict(),
-    }
-
-
-def at_visits(model: ModelConfig, visits: int) -> ModelConfig:
-    """`model` with its loop executed `visits` times. It may be one that cannot be built: `check` says so."""
-    return dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits))
 
 
 def heldout_loss(params: dict, run: RunConfig, manifest: Manifest, pack: str, visits: int, devices: Devices) -> Record:
