@@ -1,0 +1,206 @@
+"""What `smelt evaluate` is asked: which checkpoints, tasks and visits; and its answer."""
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from smelt_jax.evaluate import outcomes
+from smelt_jax.evaluate.downstream import Ask, Say, evaluate_tasks
+from smelt_jax.evaluate.heldout import heldout
+from smelt_jax.evaluate.opened import Opened, Record, at_visits, open_checkpoint
+from smelt_jax.evaluate.outcomes import Outcomes
+from smelt_jax.evaluate.pairs import Pair, compared, wins
+from smelt_jax.evaluate.tables import record_tables
+from smelt_jax.evaluate.task_tables import group_table, pair_table, task_tables
+from smelt_jax.parallel import processes
+from smelt_jax.parallel.config import MeshConfig
+from smelt_jax.runs import RunDir
+from smelt_jax.screen import Answer
+from smelt_jax.tasks.task import Task
+
+Where = tuple[str, int | None]  # run directory, step or None for the latest
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """Attributes:
+    checkpoints: that are evaluated. Of several, each is compared with the first one, or with its partner.
+    against: the partner of each; () for none.
+    heldout: whether held-out loss is among the tasks.
+    ask: the other tasks, and how.
+    groups: group → names of its tasks, of the groups whose mean is told.
+    visits: of the loop, one after the other; () for those of training.
+    length_bins: of held-out loss; () for the config's.
+    pack, mesh: see `open_checkpoint`.
+    """
+
+    checkpoints: tuple[Where, ...]
+    against: tuple[Where, ...]
+    heldout: bool
+    ask: Ask
+    groups: Mapping[str, tuple[str, ...]]
+    visits: tuple[int, ...] = ()
+    length_bins: tuple[int, ...] = ()
+    pack: str = ''
+    mesh: MeshConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.against and len(self.against) != len(self.checkpoints):
+            raise ValueError(
+                f'--against has {len(self.against)} checkpoints, --checkpoint has {len(self.checkpoints)}; give one for each'
+            )
+        if len(set(self.visits)) < len(self.visits):
+            raise ValueError(f'--visits={",".join(map(str, self.visits))} says one of them twice')
+
+    def check(self) -> None:
+        """Raises ValueError for a checkpoint that cannot be evaluated so: before anything is."""
+        for workdir, _ in (*self.against, *self.checkpoints):
+            model = RunDir(workdir).config().model
+            for visits in self.visits:
+                try:
+                    at_visits(model, visits).check()
+                except ValueError as error:
+                    raise ValueError(f'--visits={visits} of {workdir}: {error}') from None
+
+
+def groups_of(tasks: Sequence[Task], whole: Callable[[str], Sequence[Task]]) -> dict[str, tuple[str, ...]]:
+    """The groups of which all tasks are there; `whole` gives those of a group."""
+    names = {task.name for task in tasks}
+    found = {}
+    for group in dict.fromkeys(task.group for task in tasks if task.group):
+        members = tuple(task.name for task in whole(group))
+        if len(members) > 1 and names.issuperset(members):
+            found[group] = members
+    return found
+
+
+def evaluated(asked: Asked, say: Say = lambda *_: None) -> Answer:
+    """Evaluates, writes records, and answers with tables, the records as data."""
+    asked.check()
+    tables: list[Table] = []
+    done: dict[Where, list[_Done]] = {}
+    for where in dict.fromkeys((*asked.against, *asked.checkpoints)):
+        done[where], shown = _checkpoint(asked, where, say)
+        tables += shown
+    groups = [record for found in done.values() for one in found for record in one.groups]
+    if groups:
+        tables.append(group_table('means over tasks', groups))
+    lines: list[str] = []
+    comparisons: list[dict[str, Any]] = []
+    if asked.ask.tasks and (asked.against or len(asked.checkpoints) > 1):
+        references = asked.against or asked.checkpoints[:1] * len(asked.checkpoints)
+        pairs = [pair for pair in zip(references, asked.checkpoints, strict=True) if pair[0] != pair[1]]
+        shown, lines, comparisons = _compared(asked, done, pairs)
+        tables += shown
+    records = [record for found in done.values() for one in found for record in (*one.records, *one.groups)]
+    return Answer(tables, {'records': records, 'comparisons': comparisons}, lines)
+
+
+@dataclasses.dataclass
+class _Done:
+    """A checkpoint at one number of visits."""
+
+    run_dir: RunDir
+    step: int
+    visits: int
+    records: list[Record]
+    groups: list[Record]
+
+    @property
+    def label(self) -> str:
+        return f'{self.run_dir.config().name}@{self.step}'
+
+
+def _checkpoint(asked: Asked, where: Where, say: Say) -> tuple[list[_Done], list[Table]]:
+    workdir, step = where
+    run = RunDir(workdir).config()
+    visits = asked.visits or (run.model.loop.visits,)
+    rows = {'heldout__batch_rows': run.heldout.batch_rows} if asked.heldout else {}
+    opened = open_checkpoint(workdir, step, visits[0], asked.pack, asked.mesh, **rows)
+    done, tables = [], []
+    for r in visits:
+        found = _Done(opened.run_dir, opened.step, r, [], [])
+        if asked.heldout:
+            found.records.append(heldout(opened, r, asked.length_bins))
+            tables += record_tables(found.records[-1])
+        if asked.ask.tasks:
+            of_tasks = evaluate_tasks(opened, asked.ask, r, lambda what, n, of, r=r: say(f'{run.name}, {r} visit(s): {what}', n, of))
+            found.records += of_tasks
+            if not asked.ask.shots:
+                found.groups = [_group(opened, r, group, names, of_tasks) for group, names in asked.groups.items()]
+                if processes.first():
+                    opened.run_dir.put_records(found.groups)
+        done.append(found)
+    of_tasks = [record for found in done for record in found.records if 'task_version' in record]
+    return done, tables + (task_tables(of_tasks) if of_tasks else [])
+
+
+def _group(opened: Opened, visits: int, group: str, names: Sequence[str], records: Sequence[Record]) -> Record:
+    """The mean over tasks of the means over seeds, and the held-out loss of the same checkpoint and visits if it is known."""
+    parts = [[record for record in records if record['task'] == name] for name in names]
+    loss = [
+        record['loss']
+        for record in opened.run_dir.records()
+        if record['task'] == 'heldout' and (record['step'], record['visits']) == (opened.step, visits)
+    ]
+    return {
+        **opened.record(group, visits),
+        'loss': loss[-1] if loss else None,
+        'tasks': len(names),
+        'seeds': max(map(len, parts)),
+        'examples': sum(part[0]['examples'] for part in parts),
+        **{
+            key: statistics.fmean(statistics.fmean(record[key] for record in part) for part in parts)
+            for key in ('accuracy', 'centered', 'completion')
+        },
+    }
+
+
+def _compared(
+    asked: Asked, done: Mapping[Where, list[_Done]], pairs: Sequence[tuple[Where, Where]]
+) -> tuple[list[Table], list[str], list[dict[str, Any]]]:
+    tables, means, data = [], [], []
+    for reference, other in pairs:
+        for theirs, ours in zip(done[reference], done[other], strict=True):
+            names = tuple(f'{one.label}, {one.visits} visit(s)' for one in (theirs, ours))
+            chance = {record['task']: record['chance'] for record in ours.records if 'task_version' in record}
+            by_task, mean = compared(_outcomes(theirs), _outcomes(ours), chance)
+            means.append(mean)
+            title = f'{names[1]} against {names[0]}'
+            tables.append(pair_table(title, (theirs.label, ours.label), {**by_task, 'mean': mean}))
+            won, ties, completion = wins(list(by_task.values()))
+            data.append(
+                {
+                    'reference': names[0],
+                    'other': names[1],
+                    'tasks': {task: _plain(pair) for task, pair in by_task.items()},
+                    'mean': _plain(mean),
+                    'wins': {'tasks': len(by_task), 'centered': won, 'ties': ties, 'completion': completion},
+                }
+            )
+    won, ties, completion = wins(means)
+    lines = [
+        f'{one["other"]} wins {one["wins"]["centered"]} of {one["wins"]["tasks"]} tasks (ties {one["wins"]["ties"]}), '
+        f'{one["wins"]["completion"]} by completion'
+        for one in data
+    ]
+    if len(means) > 1:
+        lines.append(f'of {len(means)} pairs the mean over tasks is won {won} times (ties {ties}), {completion} by completion')
+    return tables, lines, data
+
+
+def _plain(pair: Pair) -> dict[str, Any]:
+    return {'centered': pair.accuracy._asdict(), 'completion': pair.completion._asdict()}
+
+
+def _outcomes(done: _Done) -> dict[str, Outcomes]:
+    """By task, means over shots and seeds."""
+    files: dict[str, list] = {}
+    for record in done.records:
+        if 'task_version' in record:
+            key = (record['task'], done.visits, record['shots'], record['shot_seed'])
+            files.setdefault(record['task'], []).append(outcomes.outcome_file(done.run_dir, done.step, *key))
+    return {task: outcomes.read(of) for task, of in files.items()}

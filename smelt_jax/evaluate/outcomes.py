@@ -1,0 +1,56 @@
+"""How each example of a task came out: a file for each step, task, visits, shots and seed, so that checkpoints can be compared
+example by example."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from etils import epath
+
+from smelt_jax.runs import RunDir, read_lines
+from smelt_jax.storage.files import write_atomically
+
+KEYS = ('right', 'nats', 'tokens')
+
+
+class Outcomes(NamedTuple):
+    """Of the examples of a task in their order; float64 [n] each.
+
+    Attributes:
+      right: 1 or 0; of several seeds, the mean.
+      nats: of the gold continuation's tokens, summed.
+      tokens: how many they are.
+    """
+
+    right: np.ndarray
+    nats: np.ndarray
+    tokens: np.ndarray
+
+
+def outcome_file(run_dir: RunDir, step: int, task: str, visits: int, shots: int, shot_seed: int) -> epath.Path:
+    """Where they are kept."""
+    return run_dir.outcomes / str(step) / f'{task.replace(":", "-")}-visits{visits}-shots{shots}-seed{shot_seed}.jsonl'
+
+
+def write(file: epath.Path, outcomes: Outcomes) -> None:
+    """The whole file or none."""
+    lines = (dict(zip(KEYS, map(float, row), strict=True)) for row in zip(*outcomes, strict=True))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, ''.join(json.dumps(line) + '\n' for line in lines))
+
+
+def read(files: Sequence[epath.Path]) -> Outcomes:
+    """The mean over files, one a seed, of the same examples. Raises ValueError, naming the file, if one is not there or has
+    another number of examples."""
+    found = []
+    for file in files:
+        lines = read_lines(file, KEYS)
+        if not lines:
+            raise ValueError(f'{file} is not there; evaluate the task again, with --again')
+        if found and len(lines) != len(found[0][0]):
+            raise ValueError(
+                f'{file} has {len(lines)} examples, {files[0]} has {len(found[0][0])}; evaluate with --again'
+            )
+        found.append(np.array([[line[key] for key in KEYS] for line in lines]).T)
+    return Outcomes(*np.mean(found, axis=0))
