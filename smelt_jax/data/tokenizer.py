@@ -30,6 +30,14 @@ _EOS_NAMES = (
     '<|eos|>', '<|im_end|>', '<end_of_turn>',
 )  # fmt: skip
 
+# Splits of Llama 3 and of Qwen 2. Neither lets a newline go with what follows it, as GPT-2's, ByteLevel's own, does not either.
+_SPLITS = tuple(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    + digits
+    + r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+    for digits in ('{1,3}', '')
+)
+
 
 class Tokenizer(Protocol):
     """What packing, evaluation and generation use.
@@ -143,6 +151,35 @@ def train_bpe(texts: Iterable[str], size: int) -> SubwordTokenizer:
     )
     hf.train_from_iterator(texts, trainer=trainer)
     return SubwordTokenizer(hf.to_str(), 'the trained BPE')
+
+
+def cuts_at_lines(tokenizer: Tokenizer) -> bool:
+    """Whether encode(a + b) is known to be encode(a) and then encode(b) wherever `a` ends in a printable ASCII character, not a
+    space, and a newline, and `b` begins with such a character. False for whatever is not known to be so."""
+    if not isinstance(tokenizer, SubwordTokenizer):
+        return isinstance(tokenizer, ByteTokenizer)
+    state = tokenizer._state
+    model, steps = state['model'], _flat(state['pre_tokenizer'])
+    plain = not any(model.get(key) for key in ('dropout', 'continuing_subword_prefix', 'end_of_word_suffix'))
+    # NFC composes nothing with a newline or with ASCII that follows one.
+    plain &= state['normalizer'] is None or state['normalizer']['type'] == 'NFC'
+    for added in state['added_tokens']:
+        plain &= '\n' not in added['content'] and not (added['lstrip'] or added['rstrip'] or added['single_word'])
+    return plain and bool(steps) and all(map(_ends_lines, steps)) and any(map(_splits, steps))
+
+
+def _ends_lines(step: dict[str, Any]) -> bool:
+    """Whether a step of pre-tokenizing does the same to lines as to the text of them."""
+    if step['type'] == 'ByteLevel':
+        return not step['add_prefix_space']
+    return step['type'] == 'Digits' or _splits(step)
+
+
+def _splits(step: dict[str, Any]) -> bool:
+    """Whether a step of pre-tokenizing parts a newline from what follows."""
+    if step['type'] == 'Split':
+        return step['pattern'].get('Regex') in _SPLITS and step['behavior'] == 'Isolated' and not step['invert']
+    return step['type'] == 'ByteLevel' and step.get('use_regex', True)
 
 
 def _read_file(path: epath.Path) -> SubwordTokenizer:

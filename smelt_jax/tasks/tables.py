@@ -85,8 +85,8 @@ def _matching(name: str, rows: dict[str, dict[str, str]], folder: epath.Path) ->
         yield from rows.values()
     elif found := [row for row in rows.values() if row['group'] == name.lower()]:
         yield from found
-    elif found := fnmatch.filter([*rows, *made], name):
-        yield from (rows[each] if each in rows else made[each] for each in found)
+    elif matched := fnmatch.filter([*rows, *made], name):
+        yield from (rows[each] if each in rows else made[each] for each in matched)
     elif not folder.exists():
         raise ValueError(f'{folder} is not there, and {name!r} is no generator; give the folder of the tasks')
     else:
