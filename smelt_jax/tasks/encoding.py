@@ -7,15 +7,17 @@ begins with EOS, for there is nothing to predict it from; so does one without co
 packed documents have none in front.
 """
 
+import itertools
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from smelt_jax.data.tokenizer import Tokenizer, cuts_at_lines
+from smelt_jax.data.tokenizer import Tokenizer, may_cut
 
-# Where `cuts_at_lines` says that texts may be cut.
-_LINES = re.compile('(?<=[!-~]\n)(?=[!-~])')
+# Places where a tokenizer that `may_cut` can be asked for one side and then the other, both among CUTS.
+_LINE = re.compile('\n(?<=[!-~]\n)(?=[!-~])')
+_LAST_WORD = re.compile('.*[A-Za-z](?= [A-Za-z])', re.DOTALL)
 _KEPT = 100_000
 
 
@@ -30,12 +32,11 @@ class Split(NamedTuple):
 
 
 class Encoder:
-    """A tokenizer that remembers lines, or whole texts where a tokenizer may not be asked line by line. Its tokens are those of
-    `tokenizer.encode`, always."""
+    """A tokenizer that remembers lines, or whole texts where it `may_cut` none. The tokens are those of `tokenizer.encode`."""
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
-        self._lines = cuts_at_lines(tokenizer)
+        self._cuts = may_cut(tokenizer)
         self._kept: dict[str, np.ndarray] = {}
         self._head: tuple[str, np.ndarray, str] = ('', _none(), '')
 
@@ -49,9 +50,11 @@ class Encoder:
         bare = context.rstrip()
         if bare != self._head[0]:
             *before, last = self._pieces(bare)
-            self._head = (bare, self.encode(''.join(before)) if before else _none(), last)
+            if self._cuts and (words := _LAST_WORD.match(last)):
+                before, last = [*before, words.group()], last[words.end() :]
+            self._head = (bare, np.concatenate([_none(), *map(self._piece, before)]), last)
         _, head, last = self._head
-        # What is added to the last line makes no cut before it: the two parts of `bare` stay what they are.
+        # Whatever follows `bare`, it is cut there.
         tail = self.encode(last + context[len(bare) :] + continuation)
         start = len(head) + _differ(self._piece(last), tail)
         tokens = np.concatenate([head, tail])
@@ -68,7 +71,10 @@ class Encoder:
         return tokens if len(tokens) else np.array([self._tokenizer.eos], np.int32)
 
     def _pieces(self, text: str) -> list[str]:
-        return _LINES.split(text) if self._lines else [text]
+        if not self._cuts:
+            return [text]
+        ends = [0, *(found.end() for found in _LINE.finditer(text)), len(text)]
+        return [text[a:b] for a, b in itertools.pairwise(ends)]
 
     def _piece(self, text: str) -> np.ndarray:
         found = self._kept.get(text)

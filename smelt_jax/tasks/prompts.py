@@ -167,7 +167,7 @@ class _Shots:
         example, name = self._examples[index], zlib.crc32(self._task.name.encode())
         eligible = self._of_category.get(example.category if self._task.by_category else '', [])
         own = _question(example)
-        for drawn in np.random.default_rng([self._seed, name, index]).permutation(len(eligible)):
+        for drawn in np.random.default_rng([self._seed, name, index]).permutation(len(eligible)).tolist():
             i = eligible[drawn]
             if not (self._own and i == index) and self._keys[i] != own:
                 yield i
