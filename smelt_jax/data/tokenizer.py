@@ -30,6 +30,16 @@ _EOS_NAMES = (
     '<|eos|>', '<|im_end|>', '<end_of_turn>',
 )  # fmt: skip
 
+# Behind a newline that ends a line's printable ASCII, and between two words' ASCII letters.
+CUTS = re.compile('\n(?<=[!-~]\n)(?=[!-~])|(?<=[A-Za-z])(?= [A-Za-z])')
+# Splits of Llama 3 and of Qwen 2: as GPT-2's, which is ByteLevel's own, they put nothing of both sides of a cut together.
+_SPLITS = tuple(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    + digits
+    + r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+    for digits in ('{1,3}', '')
+)
+
 
 class Tokenizer(Protocol):
     """What packing, evaluation and generation use.
@@ -143,6 +153,29 @@ def train_bpe(texts: Iterable[str], size: int) -> SubwordTokenizer:
     )
     hf.train_from_iterator(texts, trainer=trainer)
     return SubwordTokenizer(hf.to_str(), 'the trained BPE')
+
+
+def may_cut(tokenizer: Tokenizer) -> bool:
+    """Whether encode(a + b) is known to be encode(a) and then encode(b) wherever CUTS finds the place between them: after the
+    end of a line, and between words. False for what is not known to be so."""
+    if not isinstance(tokenizer, SubwordTokenizer):
+        return isinstance(tokenizer, ByteTokenizer)
+    state = tokenizer._state
+    model, steps = state['model'], _flat(state['pre_tokenizer'])
+    plain = not any(model.get(key) for key in ('dropout', 'continuing_subword_prefix', 'end_of_word_suffix'))
+    # NFC composes nothing with ASCII that follows it.
+    plain &= state['normalizer'] is None or state['normalizer']['type'] == 'NFC'
+    for added in state['added_tokens']:
+        plain &= not (CUTS.search(added['content']) or '\n' in added['content'])
+        plain &= not (added['lstrip'] or added['rstrip'] or added['single_word'])
+    return plain and any(map(_splits, steps)) and all(step['type'] == 'Digits' or _splits(step, True) for step in steps)
+
+
+def _splits(step: dict[str, Any], or_nothing: bool = False) -> bool:
+    """Whether a step of pre-tokenizing parts texts at CUTS, the same whatever lies beyond; `or_nothing`: or parts none."""
+    if step['type'] == 'Split':
+        return step['pattern'].get('Regex') in _SPLITS and step['behavior'] == 'Isolated' and not step['invert']
+    return step['type'] == 'ByteLevel' and not step['add_prefix_space'] and (or_nothing or step.get('use_regex', True))
 
 
 def _read_file(path: epath.Path) -> SubwordTokenizer:

@@ -1,0 +1,214 @@
+"""Tables of tasks, CSV files in a folder: FOLDER/CORE.csv is the group `core`, and so is any other table that lies there.
+
+Columns: task, file, icl_type, num_fewshot (empty: 0), random_baseline (per cent), continuation_delimiter (empty: a space); and
+where there are any: question_prelimiter, cot_delimiter, joint, normalise, shot_file, by_category. Others are not read. `\\n` in
+a delimiter is a newline.
+"""
+
+import csv
+import fnmatch
+import io
+from collections.abc import Callable, Iterator, Sequence
+
+from etils import epath
+
+from smelt_jax.screen import Progress
+from smelt_jax.storage.files import naming
+from smelt_jax.tasks.task import KINDS, NORMALISATIONS, Task
+
+# As llm-foundry calls them. What it takes to judge generated code is to run it, which nothing here does.
+_KIND_OF = {kind: kind for kind in KINDS} | {'generation_task_with_answers': 'generation'}
+_CODE = 'code_evaluation'
+_NEEDED = ('task', 'file', 'icl_type')
+# Published tables have no column to say this in.
+_UNSAID = {'mmlu': {'shot_file': 'mmlu_dev.jsonl', 'by_category': 'true'}}
+_TRUTHS = {'': False, 'false': False, '0': False, 'true': True, '1': True}
+ALL, MADE_GROUP = 'all', 'made'
+MADE_SHOTS = 4
+
+
+def tasks_of(
+    names: Sequence[str], folder: epath.Path, tell: Callable[[str], None] = lambda line: Progress().print(line)
+) -> list[Task]:
+    """The tasks that `names` name, each once, in that order.
+
+    Args:
+      names: of tasks, of groups (a table's file name without its end, in lower case; `all` tables; `made`), of generators
+        (`made:dyck`, or `dyck` if no task is called so), or patterns of those of tasks and generators (`bigbench_*`).
+      folder: where tables and their files are; need not be there for generators.
+      tell: hears of rows that a group or a pattern holds and that are left out: those of code, and those that hold shots of
+        other tasks. Asked for by its own name, the first is an error and the second a task.
+
+    Raises:
+      ValueError: one line, for a name that nothing has, a table that cannot be read, a file that is not there.
+    """
+    rows = _rows(folder) if folder.exists() else {}
+    if not names:
+        raise ValueError(f'no task is named; there are {_known(rows)}')
+    chosen: dict[str, Task] = {}
+    for name in names:
+        for row in _matching(name, rows, folder):
+            if isinstance(row, Task):
+                chosen.setdefault(row.name, row)
+            elif name == row['task'] and row['icl_type'] == _CODE:
+                raise ValueError(
+                    f'{row["task"]} is of kind {_CODE}: its answers are judged by running them, which is not done here; '
+                    f'leave it out'
+                )
+            elif name == row['task']:
+                chosen.setdefault(name, _task(row))
+            elif reason := _left_out(row, rows):
+                tell(f'{row["task"]} is left out of {name}: {reason}')
+            else:
+                chosen.setdefault(row['task'], _task(row))
+    for task in chosen.values():
+        for file in {task.file, task.shot_file} - {''}:
+            if not is_made(task) and not any((folder / each).exists() for each in (file, f'{file}.gz')):
+                raise ValueError(f'{folder / file} of task {task.name} is not there; bring it, or leave the task out')
+    return list(chosen.values())
+
+
+def is_made(task: Task) -> bool:
+    """Whether its examples are generated, not read."""
+    return task.file.startswith(f'{MADE_GROUP}:')
+
+
+def _matching(name: str, rows: dict[str, dict[str, str]], folder: epath.Path) -> Iterator[dict[str, str] | Task]:
+    made = _made()
+    if name in rows:
+        yield rows[name]
+    elif name == MADE_GROUP:
+        yield from made.values()
+    elif f'{MADE_GROUP}:{name.removeprefix("made:")}' in made:
+        yield made[f'{MADE_GROUP}:{name.removeprefix("made:")}']
+    elif name == ALL and rows:
+        yield from rows.values()
+    elif found := [row for row in rows.values() if row['group'] == name.lower()]:
+        yield from found
+    elif matched := fnmatch.filter([*rows, *made], name):
+        yield from (rows[each] if each in rows else made[each] for each in matched)
+    elif not folder.exists():
+        raise ValueError(f'{folder} is not there, and {name!r} is no generator; give the folder of the tasks')
+    else:
+        raise ValueError(f'there is no task {name!r}; there are {_known(rows)}')
+
+
+def _known(rows: dict[str, dict[str, str]]) -> str:
+    groups = list(dict.fromkeys(row['group'] for row in rows.values()))
+    return f'the groups {", ".join([*groups, ALL, MADE_GROUP])} and the tasks {", ".join([*rows, *_made()])}'
+
+
+def _made() -> dict[str, Task]:
+    """A task of each generator."""
+    from smelt_jax.data import made
+
+    return {
+        f'made:{name}': Task(
+            f'made:{name}', 'language_modeling', f'made:{name}', MADE_SHOTS, made.CHANCE[name], made.DELIMITER,
+            joint=made.JOINT, group=MADE_GROUP,
+        )
+        for name in made.MADE
+    }  # fmt: skip
+
+
+def _left_out(row: dict[str, str], rows: dict[str, dict[str, str]]) -> str:
+    """Why a row is no task of its group, or ''."""
+    if row['icl_type'] == _CODE:
+        return f'{_CODE} is not supported'
+    users = [other['task'] for other in rows.values() if other['shot_file'] == row['file'] != other['file']]
+    return f'it holds the shots of {", ".join(users)}' if users else ''
+
+
+def _rows(folder: epath.Path) -> dict[str, dict[str, str]]:
+    """Task → its row, of all tables; its `group` and `where` it stands are added."""
+    rows: dict[str, dict[str, str]] = {}
+    with naming(folder):
+        files = sorted(folder.glob('*.csv'), key=str)
+    for file in files:
+        for row in _table(file):
+            name = row['task']
+            if name in rows:
+                raise ValueError(f'{row["where"]} and {rows[name]["where"]} are both of task {name}; rename one')
+            rows[name] = row
+    for row in rows.values():
+        if row['group'] in rows or row['group'] in (ALL, MADE_GROUP):
+            raise ValueError(f'{row["where"]}: a table cannot be called {row["group"]}, as others are; rename the file')
+    return rows
+
+
+def _table(file: epath.Path) -> Iterator[dict[str, str]]:
+    with naming(file):
+        raw = file.read_bytes()
+    try:
+        lines = csv.reader(io.StringIO(raw.decode('utf-8-sig')), strict=True)
+        head = [name.strip() for name in next(lines, [])]
+        if missing := [name for name in _NEEDED if name not in head]:
+            raise ValueError(f'{file} has no column {missing[0]}; a table of tasks has {", ".join(_NEEDED)} and others')
+        if twice := [name for name in head if name and head.count(name) > 1]:
+            raise ValueError(f'{file} has two columns {twice[0]!r}; rename one')
+        for values in lines:
+            where = f'{file}, line {lines.line_num}'
+            if not any(value.strip() for value in values):
+                continue
+            if len(values) != len(head):
+                raise ValueError(f'{where}: has {len(values)} values for {len(head)} columns; mend it')
+            row = dict(zip(head, values, strict=True))
+            row |= {name: row[name].strip() for name in _NEEDED} | {'group': file.stem.lower(), 'where': where}
+            for name in _NEEDED:
+                if not row[name]:
+                    raise ValueError(f'{where}: {name} is empty; say it, or remove the line')
+            unsaid = {'shot_file': '', 'by_category': ''} | _UNSAID.get(row['task'], {})
+            row |= {name: row.get(name, '').strip() or value for name, value in unsaid.items()}
+            if row['icl_type'] != _CODE:
+                _task(row)
+            yield row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f'{file} is no CSV file: {error}; mend it, or take it away') from None
+
+
+def _task(row: dict[str, str]) -> Task:
+    """Of a row. Raises ValueError, with the place and the column, for what has no meaning."""
+    where, said = row['where'], {name: value.strip() for name, value in row.items()}
+    kind, shots = said['icl_type'], said.get('num_fewshot') or '0'
+    normalise, by_category = said.get('normalise') or 'token', said['by_category'].lower()
+    for what, value, known in (
+        ('icl_type', kind, _KIND_OF),
+        ('normalise', normalise, NORMALISATIONS),
+        ('by_category', by_category, _TRUTHS),
+    ):
+        if value not in known:
+            raise ValueError(f'{where}: {what} is {value!r}; it is one of {", ".join(filter(None, known))}')
+    if not shots.isdecimal():
+        raise ValueError(f'{where}: num_fewshot is {shots!r}; it is a whole number, 0 or more')
+    return Task(
+        name=said['task'],
+        kind=_KIND_OF[kind],
+        file=said['file'],
+        shots=int(shots),
+        chance=_chance(said, _KIND_OF[kind]),
+        delimiter=_text(row.get('continuation_delimiter', '')) or ' ',
+        question=_text(row.get('question_prelimiter', '')),
+        joint=_text(row.get('joint', '')) or '\n',
+        reasoning=_text(row.get('cot_delimiter', '')),
+        normalise=normalise,
+        by_category=_TRUTHS[by_category],
+        shot_file=said['shot_file'],
+        group=row['group'],
+    )
+
+
+def _chance(said: dict[str, str], kind: str) -> float:
+    text = said.get('random_baseline') or said.get('chance_from_file')
+    if not text and kind in ('multiple_choice', 'schema'):
+        raise ValueError(f'{said["where"]}: random_baseline is empty; say what guessing scores, in per cent')
+    try:
+        per_cent = float(text or 0)
+    except ValueError:
+        raise ValueError(f'{said["where"]}: random_baseline is {text!r}; it is a number, in per cent') from None
+    if not 0 <= per_cent < 100:
+        raise ValueError(f'{said["where"]}: random_baseline is {text}; it is per cent, from 0 to below 100')
+    return round(per_cent / 100, 12)  # 40.3 is 0.403
+
+
+def _text(cell: str) -> str:
+    return cell.replace('\\n', '\n')
