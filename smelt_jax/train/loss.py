@@ -106,6 +106,35 @@ def token_losses(hidden_ND: jax.Array, head_DV: jax.Array, targets_N: jax.Array,
     return jax.lax.map(one, chunks).reshape(-1)[: targets_N.shape[0]]
 
 
+def answers(
+    hidden_ND: jax.Array, head_DV: jax.Array, at_Q: jax.Array, targets_Q: jax.Array, chunk: int
+) -> tuple[jax.Array, jax.Array]:
+    """Cross-entropy in nats, float32 [Q], of targets at some positions, and whether each is the most probable token there.
+
+    Logits of `chunk` questions exist at a time, and none but of what is asked are computed: the head's work is that of the
+    questions there are, not of N.
+
+    Args:
+      at_Q: int32, which of the N positions; −1 asks nothing, and its answer is 0 and False.
+      targets_Q: a token for each. Of equally probable tokens the lowest counts as the most probable.
+    """
+    size = at_Q.shape[0]
+    head_DV = head_DV.astype(hidden_ND.dtype)
+    asked_Q = jnp.flatnonzero(at_Q >= 0, size=size + (-size) % chunk, fill_value=size)
+
+    def step(n, carry):
+        nats_Q, best_Q = carry
+        question_C = jax.lax.dynamic_slice(asked_Q, (n * chunk,), (chunk,))
+        at_C, targets_C = (array.at[question_C].get(mode='fill', fill_value=0) for array in (at_Q, targets_Q))
+        logits_CV = _logits(hidden_ND[at_C], head_DV)
+        nats_C = jax.nn.logsumexp(logits_CV, axis=-1) - _at(logits_CV, targets_C)
+        best_C = jnp.argmax(logits_CV, axis=-1) == targets_C
+        return nats_Q.at[question_C].set(nats_C, mode='drop'), best_Q.at[question_C].set(best_C, mode='drop')
+
+    chunks = -(-jnp.sum(at_Q >= 0) // chunk)
+    return jax.lax.fori_loop(0, chunks, step, (jnp.zeros(size, jnp.float32), jnp.zeros(size, bool)))
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def cross_entropy_sum(
     hidden_ND: jax.Array, head_DV: jax.Array, targets_N: jax.Array, mask_N: jax.Array, chunk: int
