@@ -13,6 +13,7 @@ A document is a text with a source and a domain, by which losses are reported:
     parquet:GLOB   columns of these names, likewise
     text:FOLDER    each file a document; FOLDER/DOMAIN/SOURCE/… names both, a file higher up takes what folder it has
     local          what every Python machine has: library source, docstrings, topics, licences, package descriptions
+    made:NAMES     made-up text, dyck+copy:4096 for instance: so many documents each of dyck, copy, arithmetic, induction
 
 pack.max_bytes bounds what is taken of each domain; 0 takes all. What was left out is in the printed table.
 

@@ -8,7 +8,8 @@ class PackConfig:
     """Text → packed rows on disk.
 
     Attributes:
-      corpora: where documents come from, each `READER:WHERE`: `local` | `jsonl:GLOB` | `text:FOLDER` | `parquet:GLOB`.
+      corpora: where documents come from, each `READER:WHERE`: `local` | `jsonl:GLOB` | `text:FOLDER` | `parquet:GLOB`
+        | `made:NAME[+NAME…][:DOCUMENTS]`, of dyck, copy, arithmetic, induction.
       tokenizer: `bytes` | `bpe:SIZE` (trained on this corpus, byte level) | `file:PATH/tokenizer.json`.
       row_tokens: T, the inputs of a row; a stored row has T + 1 tokens.
       heldout_fraction: share of documents that are held out, chosen by a hash of the document.

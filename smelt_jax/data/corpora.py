@@ -4,6 +4,7 @@
     jsonl:GLOB        JSON lines, plain or .gz, with fields text, domain, source
     parquet:GLOB      the same fields as columns
     text:FOLDER       a document a file, laid out as FOLDER/DOMAIN/SOURCE/…
+    made:NAME         made-up text (made.py), NAME[+NAME…][:DOCUMENTS of each]; the domain is Made, the source NAME
 
 Where `domain` or `source` is missing, the name of the file's folder is the domain and the file's name up to its first
 dot is the source; in a text folder, a missing level takes the name of the folder above it. Globs and folders are
@@ -20,12 +21,13 @@ from typing import Any
 
 from etils import epath
 
-from smelt_jax.data import local
+from smelt_jax.data import local, made
 from smelt_jax.data.documents import Document, Tally, decode_utf8, without_surrogates
 from smelt_jax.storage.files import is_local, reach
 
-READERS = ('local', 'jsonl', 'text', 'parquet')
+READERS = ('local', 'jsonl', 'text', 'parquet', 'made')
 _HASH_CHUNK = 1 << 20
+_HASH_DOCUMENTS = 256
 
 
 def read(corpora: Sequence[str], invalid_utf8: str, tally: Tally, on_file: Callable[[str], None]) -> Iterator[Document]:
@@ -35,7 +37,7 @@ def read(corpora: Sequence[str], invalid_utf8: str, tally: Tally, on_file: Calla
       corpora: specs as above.
       invalid_utf8: 'replace' or 'refuse'. The `local` corpus always skips what it cannot read, and counts it.
       tally: counts what was replaced or skipped.
-      on_file: called with a name whenever a file (or `local`) begins.
+      on_file: called with a name whenever a file (or `local`, or a `made` corpus) begins.
 
     Raises:
       ValueError: an unknown reader, no such file, an unreadable or malformed file; names the place and the remedy.
@@ -45,6 +47,10 @@ def read(corpora: Sequence[str], invalid_utf8: str, tally: Tally, on_file: Calla
         if reader == 'local':
             on_file('local')
             yield from local.documents(tally)
+        elif reader == 'made':
+            on_file(spec)
+            names, count = _made(spec)
+            yield from (Document(made.document(name, i), 'Made', name) for name in names for i in range(count))
         else:
             root, paths = _files(spec)
             for path in paths:
@@ -56,7 +62,8 @@ def read(corpora: Sequence[str], invalid_utf8: str, tally: Tally, on_file: Calla
 
 
 def identity(corpora: Sequence[str]) -> dict[str, str]:
-    """What `read` would read: a hash of each file's contents by its folder and name; versions for `local`.
+    """What `read` would read: a hash of each file's contents by its folder and name; versions for `local`; for made-up text
+    a hash of the first documents, since each follows from its name and index.
 
     The same files in another place have the same identity. Raises ValueError as `read` does for missing files.
     """
@@ -64,6 +71,12 @@ def identity(corpora: Sequence[str]) -> dict[str, str]:
     for index, spec in enumerate(corpora):
         if _reader(spec) == 'local':
             found |= local.identity()
+            continue
+        if _reader(spec) == 'made':
+            names, count = _made(spec)
+            for name in names:
+                texts = '\0'.join(made.document(name, i) for i in range(min(count, _HASH_DOCUMENTS)))
+                found[f'made[{index}]/{name}:{count}'] = hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
             continue
         root, paths = _files(spec)
         for path in paths:
@@ -88,8 +101,15 @@ def file_hash(path: epath.Path) -> str:
 def _reader(spec: str) -> str:
     reader, _, where = spec.partition(':')
     if reader not in READERS or (reader == 'local') != (where == ''):
-        raise ValueError(f'corpus {spec!r}: expected one of local, jsonl:GLOB, text:FOLDER, parquet:GLOB')
+        raise ValueError(f'corpus {spec!r}: expected one of local, jsonl:GLOB, text:FOLDER, parquet:GLOB, made:NAME')
     return reader
+
+
+def _made(spec: str) -> tuple[tuple[str, ...], int]:
+    try:
+        return made.asked(spec.partition(':')[2])
+    except ValueError as error:
+        raise ValueError(f'corpus {spec!r}: {error}') from None
 
 
 def _files(spec: str) -> tuple[epath.Path, list[epath.Path]]:

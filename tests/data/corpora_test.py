@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smelt_jax.data import corpora
+from smelt_jax.data import corpora, made
 from smelt_jax.data.documents import Document, Tally
 
 LINES = [
@@ -138,6 +138,11 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         ('csv:{}', 'expected one of local'),
         ('jsonl', 'expected one of local'),
         ('local:{}', 'expected one of local'),
+        ('made', 'expected one of local.*made:NAME'),
+        ('made:dyck+dick', "'dick' is no made-up text; there are dyck, copy, arithmetic, induction"),
+        ('made:dyck:0', "'0' is no number of documents; write a whole one"),
+        ('made:dyck:', "'' is no number of documents"),
+        ('made:dyck:1.5', "'1.5' is no number of documents"),
     ],
 )
 def test_a_bad_spec_is_named(tmp_path: Path, spec: str, complaint: str) -> None:
@@ -158,3 +163,17 @@ def test_identity_is_of_contents_and_names(tmp_path: Path) -> None:
     jsonl(tmp_path / 'here' / 'talks' / 'b.jsonl', LINES[0] | {'text': 'eno'})  # the same size
     assert corpora.identity([f'jsonl:{tmp_path}/here/*/*.jsonl']) != one
     assert len(corpora.identity([f'jsonl:{tmp_path}/here/*.jsonl', f'jsonl:{tmp_path}/there/*.jsonl'])) == 2
+
+
+def test_made_up_text_is_read_name_by_name() -> None:
+    expected = [Document(made.document(name, i), 'Made', name) for name in ('copy', 'dyck') for i in range(3)]
+    assert read('made:copy+dyck:3') == expected
+    assert len(read('made:arithmetic')) == made.DOCUMENTS
+
+
+def test_identity_of_made_up_text_is_of_names_number_and_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = corpora.identity(['made:copy+dyck:3'])
+    assert list(one) == ['made[0]/copy:3', 'made[0]/dyck:3']
+    assert one == corpora.identity(['made:copy+dyck:3']) != corpora.identity(['made:copy+dyck:4'])
+    monkeypatch.setattr(made, 'DELIMITER', ' -> ')
+    assert not set(one.values()) & set(corpora.identity(['made:copy+dyck:3']).values())
