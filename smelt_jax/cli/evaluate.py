@@ -1,38 +1,69 @@
-"""Held-out loss of a checkpoint: over all, by source, by domain, by document length.
+"""Checkpoints on held-out text and on tasks, at any number of visits.
 
-    smelt evaluate --workdir=runs/smelt [--step=1000] [--visits=3] [--pack=DIR]
+    smelt evaluate --checkpoint=runs/smelt
+    smelt evaluate --checkpoint=runs/smelt@1000 --tasks=heldout,core,dyck --task_dir=DIR --visits=1,2,3 --seeds=10
+    smelt evaluate --checkpoint=runs/smelt --against=runs/baseline --tasks=core --task_dir=DIR
 
-Prints tables and adds a record to records.jsonl of the run directory: the loss in nats per token and in bits per byte, with
-tokens and bytes counted, and the whole budget of the model beside it. Evaluating the same step and visits again replaces
-the record. Any number of visits can be asked for, whatever the model was trained with.
+Prints tables and adds records to records.jsonl of the run directory, with the whole budget of the model beside each score. Held-out
+loss is in nats per token and bits per byte, by source, domain and document length. A task's record says its version, shots, the
+seed that drew them and the visits; how each example came out is under outcomes/. What has been evaluated is not done again, so
+that a run that was stopped goes on. Any number of visits can be asked for, whatever the model was trained with.
+
+Tasks are rows of the tables (CSV) in --task_dir; docs/evaluation.md says what is in them. `smelt evaluate` with several checkpoints
+compares each with the first one, or with its partner of --against.
 """
 
 from absl import flags
 
-from smelt_jax.cli.flags import define_mesh, define_processes, define_workdir, given_mesh, join_processes
+from smelt_jax.cli.flags import (
+    define_checkpoints,
+    define_mesh,
+    define_processes,
+    define_texts_and_lists,
+    given_checkpoints,
+    given_mesh,
+    join_processes,
+)
+
+LISTS = {
+    'against': ([], 'The partner of each checkpoint, which it is compared with.'),
+    'tasks': (['heldout'], 'heldout; tasks or groups of --task_dir, as core; made-up ones: dyck, copy, arithmetic, induction.'),
+    'visits': ([], 'Visits of the loop, one after the other; those of training if not given.'),
+    'shots': ([], "Numbers of examples shown first; each task's own if not given."),
+    'length_bins': ([], "Edges in tokens of the groups of document length of held-out loss; the config's if not given."),
+}
+INTEGERS = {
+    'seeds': (1, 1, 'Draws of the examples shown.'),
+    'limit': (0, 0, 'Examples of each task, evenly over its file; 0 for all.'),
+    'room': (0, 0, 'Tokens of the longest prompt; 0 for those of a row in training.'),
+    'new_tokens': (128, 1, 'Tokens that are generated at most for an answer.'),
+}
 
 
 def define_flags() -> None:
-    """--workdir, --step, --visits, --pack, --mesh, and how many processes find together."""
-    define_workdir('The run directory of a trunk or a branch.')
-    flags.DEFINE_integer('step', None, 'The step of the checkpoint; the latest if not given.')
-    flags.DEFINE_integer('visits', None, "Visits of the loop; the config's if not given.", lower_bound=1)
+    """--checkpoint, --against, --tasks and how they are put, --visits, --pack, --mesh, and how many processes find together."""
+    define_checkpoints('What is evaluated.', several=True)
+    define_texts_and_lists({'task_dir': ('', 'The folder of task tables and files.')}, LISTS)
+    for name, (default, least, text) in INTEGERS.items():
+        flags.DEFINE_integer(name, default, text, lower_bound=least)
+    flags.DEFINE_bool('again', False, 'Evaluate what has a record, too.')
     flags.DEFINE_string('pack', '', "Another pack of the same tokenizer; the run's own if not given.")
+    flags.DEFINE_string('json', None, 'A file for records and comparisons.')
     define_mesh()
     define_processes()
 
 
 def run() -> None:
-    """Evaluates, and prints the record as tables."""
-    from rich.console import Console
-
+    """Evaluates, and prints what came out as tables."""
     from smelt_jax import screen
-    from smelt_jax.evaluate.heldout import evaluate
-    from smelt_jax.evaluate.tables import record_tables
+    from smelt_jax.evaluate.asked import evaluated, question
+    from smelt_jax.evaluate.bar import Bar
     from smelt_jax.parallel import processes
 
     join_processes()
     given = flags.FLAGS
-    record = evaluate(given.workdir, given.step, given.visits, given.pack, given_mesh())
+    asked = question(given, given_checkpoints(), given_checkpoints('against'), given_mesh())
+    with Bar() as bar:
+        answer = evaluated(asked, bar.say)
     if processes.first():
-        screen.show(Console(markup=False), record_tables(record))
+        screen.give(lambda: answer, '', given.json, None)

@@ -1,6 +1,7 @@
 """What `smelt evaluate` is asked: which checkpoints, tasks and visits; and its answer."""
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -127,7 +128,7 @@ def _checkpoint(asked: Asked, where: Where, say: Say) -> tuple[list[_Done], list
             found.records.append(heldout(opened, r, asked.length_bins))
             tables += record_tables(found.records[-1])
         if asked.ask.tasks:
-            of_tasks = evaluate_tasks(opened, asked.ask, r, lambda what, n, of, r=r: say(f'{run.name}, {r} visit(s): {what}', n, of))
+            of_tasks = evaluate_tasks(opened, asked.ask, r, functools.partial(_heard, say, f'{run.name}, {r} visit(s)'))
             found.records += of_tasks
             if not asked.ask.shots:
                 found.groups = [_group(opened, r, group, names, of_tasks) for group, names in asked.groups.items()]
@@ -136,6 +137,10 @@ def _checkpoint(asked: Asked, where: Where, say: Say) -> tuple[list[_Done], list
         done.append(found)
     of_tasks = [record for found in done for record in found.records if 'task_version' in record]
     return done, tables + (task_tables(of_tasks) if of_tasks else [])
+
+
+def _heard(say: Say, whose: str, what: str, done: int, of: int) -> None:
+    say(f'{whose}: {what}', done, of)
 
 
 def _group(opened: Opened, visits: int, group: str, names: Sequence[str], records: Sequence[Record]) -> Record:
@@ -162,7 +167,9 @@ def _group(opened: Opened, visits: int, group: str, names: Sequence[str], record
 def _compared(
     asked: Asked, done: Mapping[Where, list[_Done]], pairs: Sequence[tuple[Where, Where]]
 ) -> tuple[list[Table], list[str], list[dict[str, Any]]]:
-    tables, means, data = [], [], []
+    tables: list[Table] = []
+    means: list[Pair] = []
+    data: list[dict[str, Any]] = []
     for reference, other in pairs:
         for theirs, ours in zip(done[reference], done[other], strict=True):
             names = tuple(f'{one.label}, {one.visits} visit(s)' for one in (theirs, ours))
@@ -188,7 +195,9 @@ def _compared(
         for one in data
     ]
     if len(means) > 1:
-        lines.append(f'of {len(means)} pairs the mean over tasks is won {won} times (ties {ties}), {completion} by completion')
+        lines.append(
+            f'of {len(means)} pairs the mean over tasks is won {won} times (ties {ties}), {completion} by completion'
+        )
     return tables, lines, data
 
 

@@ -5,25 +5,27 @@ its outcomes beside it, is not done again, so that an evaluation that was killed
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from etils import epath
 
-from smelt_jax.data.tokenizer import Tokenizer
 from smelt_jax.evaluate import outcomes
 from smelt_jax.evaluate.opened import Opened, Record
+from smelt_jax.evaluate.outcomes import Outcomes
 from smelt_jax.evaluate.scoring import Scorer
 from smelt_jax.generate.decode import generate
 from smelt_jax.generate.sampling import Sampling
 from smelt_jax.parallel import processes
 from smelt_jax.runs import TASK_KEYS
+from smelt_jax.storage.files import reach
 from smelt_jax.tasks import metrics
-from smelt_jax.tasks.example import Example
-from smelt_jax.tasks.prompts import Prompt, generation_prompts, prompts
-from smelt_jax.tasks.reading import examples, fingerprint
-from smelt_jax.tasks.request import Scores
+from smelt_jax.tasks.metrics import Summary
+from smelt_jax.tasks.prompts import openings, prompts
+from smelt_jax.tasks.reading import examples, fingerprint, shot_pool
 from smelt_jax.tasks.task import Task
 
 Say = Callable[[str, int, int], None]  # what is scored, requests done, requests in all
@@ -87,9 +89,8 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
             if old and not ask.again and file.exists() and old.items() >= work.facts(part).items():
                 found.append(old)
                 continue
-            scores, made = work.done(
-                part, lambda done, of, part=part: say(f'{part.task.name}, {part.shots} shots', done, of)
-            )
+            what = f'{task.name}, {part.shots} shots'
+            scores, made = work.done(part, functools.partial(say, what))
             found.append({**record, **scores})
             if processes.first():
                 outcomes.write(file, made)
@@ -100,7 +101,7 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
 class _Work:
     """A task of a checkpoint, its examples read."""
 
-    def __init__(self, opened: Opened, ask: Ask, task: Task, visits: int, scorer: Scores) -> None:
+    def __init__(self, opened: Opened, ask: Ask, task: Task, visits: int, scorer: Scorer) -> None:
         folder = reach(ask.folder or '.')
         self._opened, self._task, self._visits, self._scorer = opened, task, visits, scorer
         self._ask, self._room = ask, ask.room or opened.manifest.row_tokens
@@ -128,9 +129,69 @@ class _Work:
 
     def done(self, part: Part, progress: Callable[[int, int], None]) -> tuple[Record, Outcomes]:
         """Scores, as a record has them, and how each example came out."""
-        ...
+        task, asked = self._task, (self._task, self._examples, part.shots, part.seed, self._tokenizer, self._room)
+        found = prompts(*asked, pool=self._pool, only=self._only)
+        scored = iter(self._scorer.score([request for prompt in found for request in prompt.requests], progress))
+        texts: Sequence[str | None] = [None] * len(found)
+        if task.kind == 'generation':
+            opened = openings(*asked, new_tokens=self._ask.new_tokens, pool=self._pool, only=self._only)
+            texts = self._generated([opening.tokens for opening in opened])
+        chosen = [self._examples[index] for index in self._only]
+        made = [
+            metrics.outcome(task, example, prompt, [next(scored) for _ in prompt.requests], text)
+            for example, prompt, text in zip(chosen, found, texts, strict=True)
+        ]
+        scores = _scores(task, metrics.summary(task, chosen, made))
+        overflow = {
+            'dropped': sum(prompt.dropped for prompt in found),
+            'cut': sum(prompt.cut > 0 for prompt in found),
+        }
+        columns = np.array([(one.right, one.completion_sum, one.completion_tokens) for one in made], np.float64)
+        return {**scores, **overflow}, Outcomes(*columns.T)
+
+    def _generated(self, prompts: Sequence[np.ndarray]) -> list[str]:
+        """What the model says, greedily, up to the end of an answer."""
+        opened, tokenizer = self._opened, self._tokenizer
+        sampling = Sampling(new_tokens=self._ask.new_tokens, stops=self._stops())
+        made = generate(
+            opened.params,
+            opened.run.model,
+            opened.devices,
+            prompts,
+            sampling,
+            self._visits,
+            tokenizer.eos,
+            tokenizer=tokenizer,
+        )
+        return [tokenizer.decode(tokens).decode('utf-8', 'replace') for tokens in made]
+
+    def _stops(self) -> tuple[str, ...]:
+        """Where an answer is sure to be over: at the next example, or where there is no chain of thought at the joint."""
+        task = self._task
+        if task.question:
+            return (task.joint + task.question,)
+        return () if task.reasoning else (task.joint,)
 
 
-def picked(count: int, limit: int) -> np.ndarray:
+def _scores(task: Task, summary: Summary) -> Record:
+    return {
+        'accuracy': summary.accuracy,
+        'accuracy_error': summary.error,
+        'chance': task.chance,
+        'centered': summary.centered,
+        'completion': summary.completion,
+        'completion_tokens': summary.completion_tokens,
+        'by_category': {
+            name: {'accuracy': part.accuracy, 'completion': part.completion, 'examples': part.examples}
+            for name, part in summary.by_category.items()
+        },
+    }
+
+
+def _key(record: Record) -> tuple:
+    return tuple(record[key] for key in ('task', 'step', 'visits', 'pack', *TASK_KEYS))
+
+
+def picked(count: int, limit: int) -> list[int]:
     """Indices of `limit` of `count` examples, evenly; of all if limit is 0."""
-    return np.arange(count) if not limit or limit >= count else np.linspace(0, count, limit, endpoint=False).astype(int)
+    return [i * count // limit for i in range(limit)] if 0 < limit < count else list(range(count))

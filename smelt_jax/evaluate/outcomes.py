@@ -43,7 +43,7 @@ def write(file: epath.Path, outcomes: Outcomes) -> None:
 def read(files: Sequence[epath.Path]) -> Outcomes:
     """The mean over files, one a seed, of the same examples. Raises ValueError, naming the file, if one is not there or has
     another number of examples."""
-    found = []
+    found: list[np.ndarray] = []
     for file in files:
         lines = read_lines(file, KEYS)
         if not lines:

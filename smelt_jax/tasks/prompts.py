@@ -53,6 +53,7 @@ def prompts(
     tokenizer: Tokenizer,
     room: int,
     pool: Sequence[Example] | None = None,
+    only: Sequence[int] | None = None,
 ) -> list[Prompt]:
     """What to score, a Prompt an example.
 
@@ -62,13 +63,15 @@ def prompts(
       room: tokens of the longest request. Shots that do not fit are dropped, the first ones first; a question that does not
         fit is cut on the left, all candidates alike; a continuation is never cut.
       pool: where shots come from (`shot_pool`); None for `examples`.
+      only: indices of the examples that are asked; None for all. Their shots are those that they have among all.
 
     Raises:
       ValueError: there are not as many shots, or a continuation alone has no room.
     """
     encoder, asked = Encoder(tokenizer), _Shots(task, examples, shots, seed, pool)
     found = []
-    for index, example in enumerate(examples):
+    for index in range(len(examples)) if only is None else only:
+        example = examples[index]
         candidates = _candidates(task, example)
         shown, dropped = asked.of(index), 0
         while True:
@@ -92,20 +95,6 @@ def prompts(
     return found
 
 
-def generation_prompts(
-    task: Task,
-    examples: Sequence[Example],
-    shots: int,
-    seed: int,
-    tokenizer: Tokenizer,
-    room: int,
-    new_tokens: int,
-    pool: Sequence[Example] | None = None,
-) -> list[np.ndarray]:
-    """The tokens of `openings`."""
-    return [o.tokens for o in openings(task, examples, shots, seed, tokenizer, room, new_tokens, pool)]
-
-
 def openings(
     task: Task,
     examples: Sequence[Example],
@@ -115,6 +104,7 @@ def openings(
     room: int,
     new_tokens: int,
     pool: Sequence[Example] | None = None,
+    only: Sequence[int] | None = None,
 ) -> list[Opening]:
     """What to go on from, with `new_tokens` of `room` left for that; otherwise as `prompts`."""
     left = room - new_tokens
@@ -122,7 +112,8 @@ def openings(
         raise ValueError(f'{new_tokens=} leave nothing of {room=} for a prompt; generate fewer, or give more room')
     encoder, asked = Encoder(tokenizer), _Shots(task, examples, shots, seed, pool)
     found = []
-    for index, example in enumerate(examples):
+    for index in range(len(examples)) if only is None else only:
+        example = examples[index]
         ((context, _), *_), shown, dropped = _candidates(task, example), asked.of(index), 0
         while len(tokens := encoder.opening(''.join(shown[dropped:]) + context)) > left and dropped < len(shown):
             dropped += 1
