@@ -16,6 +16,7 @@ from ml_collections import ConfigDict, config_flags
 from smelt_jax.cli import pages
 from smelt_jax.config import RunConfig, from_dict, resolve
 from smelt_jax.parallel.config import MeshConfig
+from smelt_jax.storage.files import reach
 
 FLAGS = flags.FLAGS
 
@@ -34,6 +35,35 @@ def define_workdir(help_text: str) -> None:
     flags.DEFINE_string('workdir', None, f'{help_text} Required.')
     flags.mark_flag_as_required('workdir')
     flags.register_validator('workdir', lambda value: value != '', 'is empty; give a folder')
+
+
+def define_checkpoints(help_text: str, several: bool = False) -> None:
+    """Defines --checkpoint, required: DIR[@STEP], or with `several` a list of them."""
+    each = ' DIR,DIR@STEP,…: ' if several else ' DIR[@STEP]: '
+    text = f'{help_text}{each}a run directory, and the step if it is not the latest. Required.'
+    flags.DEFINE_list('checkpoint', None, text)
+    flags.mark_flag_as_required('checkpoint')
+    if not several:
+        flags.register_validator('checkpoint', lambda given: not given or len(given) == 1, 'takes one checkpoint')
+
+
+def given_checkpoints() -> list[tuple[str, int | None]]:
+    """What --checkpoint says: (run directory, step or None for the latest). A directory that is there by the whole name,
+    @ and all, is meant. Raises ValueError, naming the entry."""
+    return [_checkpoint(entry) for entry in FLAGS.checkpoint]
+
+
+def _checkpoint(entry: str) -> tuple[str, int | None]:
+    folder, at, step = entry.rpartition('@')
+    if not at or reach(entry).exists():
+        folder, step = entry, ''
+    elif not re.fullmatch('[0-9]+', step):
+        raise ValueError(
+            f'--checkpoint={entry}: there is no such folder, and {step!r} is no step; give DIR or DIR@STEP'
+        )
+    if not folder:
+        raise ValueError(f'--checkpoint={entry}: names no folder; give DIR or DIR@STEP')
+    return folder, int(step) if step else None
 
 
 def define_mesh() -> None:

@@ -67,23 +67,20 @@ class InOrder:
         """`headings` of the texts, each on a line of its own; '' for none."""
         self._headings, self._write = headings, write
         self._waiting, self._ended = [''] * len(headings), [False] * len(headings)
-        self._now = -1
-        self._turn()
+        self._now, self._headed = 0, False
 
     def add(self, index: int, text: str, end: bool) -> None:
         """More of a text; with `end`, the last of it."""
         self._waiting[index] += text
         self._ended[index] = self._ended[index] or end
-        while self._now < len(self._headings):
+        while self._now < len(self._headings) and (self._waiting[self._now] or self._ended[self._now]):
+            if self._headings[self._now] and not self._headed:
+                self._write(self._headings[self._now] + '\n')
+            self._headed = True
             if self._waiting[self._now]:
                 self._write(self._waiting[self._now])
                 self._waiting[self._now] = ''
             if not self._ended[self._now]:
                 break
             self._write('\n')
-            self._turn()
-
-    def _turn(self) -> None:
-        self._now += 1
-        if self._now < len(self._headings) and self._headings[self._now]:
-            self._write(self._headings[self._now] + '\n')
+            self._now, self._headed = self._now + 1, False

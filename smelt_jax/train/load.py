@@ -7,9 +7,12 @@ import jax
 from etils import epath
 
 from smelt_jax.config import RunConfig
+from smelt_jax.data.manifest import FILE_NAME, Manifest, load_manifest, load_tokenizer
+from smelt_jax.data.tokenizer import Tokenizer
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import RunDir
+from smelt_jax.storage.files import reach
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.state import init_params
 
@@ -51,3 +54,25 @@ def load(workdir: epath.PathLike, step: int | None = None, devices: Devices | No
                 # A run that goes on may have deleted it meanwhile, for a newer one.
                 if step is not None or (checkpoints.path / str(found)).exists():
                     raise
+
+
+def tokenizer_of(workdir: epath.PathLike, pack: str = '') -> tuple[Tokenizer, Manifest]:
+    """The tokenizer that a run was trained with, and the manifest of the pack that it is from: the run's own, or `pack`, which
+    must have the same one. Of a pack nothing else is needed.
+
+    Raises:
+      FileNotFoundError: no run directory.
+      ValueError: the pack is gone, damaged, or has another tokenizer.
+    """
+    run_dir = RunDir(workdir)
+    folder, wanted = pack or run_dir.config().data.pack, run_dir.lineage().tokenizer
+    remedy = f'bring it back, or give --pack=DIR of one with the same tokenizer ({wanted[:12]})'
+    if not pack and not (reach(folder) / FILE_NAME).exists():
+        raise ValueError(f'{folder}, the pack that {workdir} read, is gone, and with it the tokenizer; {remedy}')
+    manifest = load_manifest(folder)
+    if manifest.tokenizer_fingerprint != wanted:
+        raise ValueError(
+            f'{folder} has tokenizer {manifest.tokenizer} ({manifest.tokenizer_fingerprint[:12]}), and {workdir} was trained '
+            f'with another one ({wanted[:12]}); give --pack=DIR of one that has it'
+        )
+    return load_tokenizer(folder), manifest
