@@ -99,9 +99,9 @@ def launcher_lines(
         for step in run.train.branch_steps:
             leaf = f'{workdir}/{name}/branch-{step}'
             commands += [
-                ['evaluate', f'--workdir={trunk}', f'--step={step}'],
+                ['evaluate', f'--checkpoint={trunk}@{step}'],
                 ['branch', f'--trunk={trunk}', f'--step={step}', f'--workdir={leaf}'],
-                ['evaluate', f'--workdir={leaf}'],
+                ['evaluate', f'--checkpoint={leaf}'],
             ]
         lines.append(' && '.join(shlex.join(['smelt', *command, *joined]) for command in commands))
     return packing, lines

@@ -4,13 +4,13 @@
     smelt evaluate --checkpoint=runs/smelt@1000 --tasks=heldout,core,dyck --task_dir=DIR --visits=1,2,3 --seeds=10
     smelt evaluate --checkpoint=runs/smelt --against=runs/baseline --tasks=core --task_dir=DIR
 
-Prints tables and adds records to records.jsonl of the run directory, with the whole budget of the model beside each score. Held-out
-loss is in nats per token and bits per byte, by source, domain and document length. A task's record says its version, shots, the
-seed that drew them and the visits; how each example came out is under outcomes/. What has been evaluated is not done again, so
-that a run that was stopped goes on. Any number of visits can be asked for, whatever the model was trained with.
+Prints tables and adds records to records.jsonl of the run directory, with the whole budget of the model beside each score.
+Held-out loss is in nats per token and bits per byte, by source, domain and document length. A task's record says its version,
+its shots, the seed that drew them and the visits; how each example came out is under outcomes/. A task that has a record is not
+done again, so that an evaluation that was stopped goes on. Any number of visits can be asked for, whatever was trained with.
 
-Tasks are rows of the tables (CSV) in --task_dir; docs/evaluation.md says what is in them. `smelt evaluate` with several checkpoints
-compares each with the first one, or with its partner of --against.
+Tasks are rows of the tables (CSV) in --task_dir; docs/evaluation.md says what is in them. Of several checkpoints each is
+compared with the first one, or with its partner of --against.
 """
 
 from absl import flags
@@ -26,11 +26,17 @@ from smelt_jax.cli.flags import (
 )
 
 LISTS = {
-    'against': ([], 'The partner of each checkpoint, which it is compared with.'),
-    'tasks': (['heldout'], 'heldout; tasks or groups of --task_dir, as core; made-up ones: dyck, copy, arithmetic, induction.'),
-    'visits': ([], 'Visits of the loop, one after the other; those of training if not given.'),
-    'shots': ([], "Numbers of examples shown first; each task's own if not given."),
-    'length_bins': ([], "Edges in tokens of the groups of document length of held-out loss; the config's if not given."),
+    'against': ('', 'The partner of each checkpoint, which it is compared with.'),
+    'tasks': (
+        'heldout',
+        'heldout; tasks or groups of --task_dir, as core; made-up ones: dyck, copy, arithmetic, induction.',
+    ),
+    'visits': ('', 'Visits of the loop, one after the other; those of training if not given.'),
+    'shots': ('', "Numbers of examples shown first; each task's own if not given."),
+    'length_bins': (
+        '',
+        "Edges in tokens of the groups of document length of held-out loss; the config's if not given.",
+    ),
 }
 INTEGERS = {
     'seeds': (1, 1, 'Draws of the examples shown.'),
@@ -56,13 +62,15 @@ def define_flags() -> None:
 def run() -> None:
     """Evaluates, and prints what came out as tables."""
     from smelt_jax import screen
-    from smelt_jax.evaluate.asked import evaluated, question
+    from smelt_jax.evaluate.answer import evaluated
     from smelt_jax.evaluate.bar import Bar
+    from smelt_jax.evaluate.wanted import wanted
     from smelt_jax.parallel import processes
 
     join_processes()
     given = flags.FLAGS
-    asked = question(given, given_checkpoints(), given_checkpoints('against'), given_mesh())
+    asked = wanted(given, given_checkpoints(), given_checkpoints('against'), given_mesh())
+    screen.check_place('json', given.json)
     with Bar() as bar:
         answer = evaluated(asked, bar.say)
     if processes.first():

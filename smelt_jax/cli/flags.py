@@ -47,22 +47,20 @@ def define_checkpoints(help_text: str, several: bool = False) -> None:
         flags.register_validator('checkpoint', lambda given: not given or len(given) == 1, 'takes one checkpoint')
 
 
-def given_checkpoints() -> list[tuple[str, int | None]]:
-    """What --checkpoint says: (run directory, step or None for the latest). A directory that is there by the whole name,
-    @ and all, is meant. Raises ValueError, naming the entry."""
-    return [_checkpoint(entry) for entry in FLAGS.checkpoint]
+def given_checkpoints(flag: str = 'checkpoint') -> list[tuple[str, int | None]]:
+    """What --checkpoint, or another flag, says: (run directory, step or None for the latest). A directory that is there by the
+    whole name, @ and all, is meant. Raises ValueError, naming the entry."""
+    return [_checkpoint(flag, entry) for entry in FLAGS[flag].value or ()]
 
 
-def _checkpoint(entry: str) -> tuple[str, int | None]:
+def _checkpoint(flag: str, entry: str) -> tuple[str, int | None]:
     folder, at, step = entry.rpartition('@')
     if not at or reach(entry).exists():
         folder, step = entry, ''
     elif not re.fullmatch('[0-9]+', step):
-        raise ValueError(
-            f'--checkpoint={entry}: there is no such folder, and {step!r} is no step; give DIR or DIR@STEP'
-        )
+        raise ValueError(f'--{flag}={entry}: there is no such folder, and {step!r} is no step; give DIR or DIR@STEP')
     if not folder:
-        raise ValueError(f'--checkpoint={entry}: names no folder; give DIR or DIR@STEP')
+        raise ValueError(f'--{flag}={entry}: names no folder; give DIR or DIR@STEP')
     return folder, int(step) if step else None
 
 

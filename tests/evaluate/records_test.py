@@ -126,7 +126,7 @@ def test_a_branchs_record_names_the_step_it_grew_from(looped: RunConfig, make_ru
 
 
 def test_the_command_prints_the_record(run_dir: RunDir, smelt: Callable, quick_env: dict) -> None:
-    done = smelt('evaluate', f'--workdir={run_dir.path}', '--step=5', '--visits=3', **quick_env)
+    done = smelt('evaluate', f'--checkpoint={run_dir.path}@5', '--visits=3', **quick_env)
     (record,) = run_dir.records()
     assert (record['step'], record['visits']) == (5, 3)
     assert 'tiny, step 5, 3 visit(s): held-out loss' in done.stdout

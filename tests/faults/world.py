@@ -116,7 +116,7 @@ class Place:
             'pack': [config, f'--out={self.pack}'],
             'train': [config, f'--config.data.pack={pack}', f'--workdir={self.trunk}'],
             'branch': [f'--trunk={trunk}', f'--step={PINNED}', f'--workdir={self.leaf}'],
-            'evaluate': [f'--workdir={self.trunk}'],
+            'evaluate': [f'--checkpoint={self.trunk}'],
         }
         return [sys.executable, '-m', 'smelt_jax', verb, *flags[verb], *more]
 

@@ -155,7 +155,7 @@ def test_two_processes_of_two_devices_go_on_as_others(
     ],
 )
 def test_half_a_description_of_a_crowd_is_refused(smelt: Callable, words: list[str], complaint: str) -> None:
-    assert complaint in smelt('evaluate', '--workdir=/nowhere', *words, code=1).stderr
+    assert complaint in smelt('evaluate', '--checkpoint=/nowhere', *words, code=1).stderr
 
 
 def test_one_that_does_not_come_ends_the_run_before_it_starts(crowd: Crowd, tiny_pack: Path) -> None:

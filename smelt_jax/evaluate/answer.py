@@ -1,86 +1,29 @@
-"""What `smelt evaluate` is asked: which checkpoints, tasks and visits; and its answer."""
+"""What `smelt evaluate` answers: checkpoints one after the other, then side by side."""
 
 import dataclasses
 import functools
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from smelt_jax.evaluate import outcomes
-from smelt_jax.evaluate.downstream import Ask, Say, evaluate_tasks
+from smelt_jax.evaluate.downstream import Say, evaluate_tasks
 from smelt_jax.evaluate.heldout import heldout
-from smelt_jax.evaluate.opened import Opened, Record, at_visits, open_checkpoint
+from smelt_jax.evaluate.opened import Opened, Record, open_checkpoint
 from smelt_jax.evaluate.outcomes import Outcomes
 from smelt_jax.evaluate.pairs import Pair, compared, wins
 from smelt_jax.evaluate.tables import record_tables
 from smelt_jax.evaluate.task_tables import group_table, pair_table, task_tables
+from smelt_jax.evaluate.wanted import Asked, Where
 from smelt_jax.parallel import processes
-from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
 from smelt_jax.screen import Answer
-from smelt_jax.tasks.task import Task
-
-Where = tuple[str, int | None]  # run directory, step or None for the latest
-
-
-@dataclasses.dataclass(frozen=True)
-class Asked:
-    """Attributes:
-    checkpoints: that are evaluated. Of several, each is compared with the first one, or with its partner.
-    against: the partner of each; () for none.
-    heldout: whether held-out loss is among the tasks.
-    ask: the other tasks, and how.
-    groups: group → names of its tasks, of the groups whose mean is told.
-    visits: of the loop, one after the other; () for those of training.
-    length_bins: of held-out loss; () for the config's.
-    pack, mesh: see `open_checkpoint`.
-    """
-
-    checkpoints: tuple[Where, ...]
-    against: tuple[Where, ...]
-    heldout: bool
-    ask: Ask
-    groups: Mapping[str, tuple[str, ...]]
-    visits: tuple[int, ...] = ()
-    length_bins: tuple[int, ...] = ()
-    pack: str = ''
-    mesh: MeshConfig | None = None
-
-    def __post_init__(self) -> None:
-        if self.against and len(self.against) != len(self.checkpoints):
-            raise ValueError(
-                f'--against has {len(self.against)} checkpoints, --checkpoint has {len(self.checkpoints)}; give one for each'
-            )
-        if len(set(self.visits)) < len(self.visits):
-            raise ValueError(f'--visits={",".join(map(str, self.visits))} says one of them twice')
-
-    def check(self) -> None:
-        """Raises ValueError for a checkpoint that cannot be evaluated so: before anything is."""
-        for workdir, _ in (*self.against, *self.checkpoints):
-            model = RunDir(workdir).config().model
-            for visits in self.visits:
-                try:
-                    at_visits(model, visits).check()
-                except ValueError as error:
-                    raise ValueError(f'--visits={visits} of {workdir}: {error}') from None
-
-
-def groups_of(tasks: Sequence[Task], whole: Callable[[str], Sequence[Task]]) -> dict[str, tuple[str, ...]]:
-    """The groups of which all tasks are there; `whole` gives those of a group."""
-    names = {task.name for task in tasks}
-    found = {}
-    for group in dict.fromkeys(task.group for task in tasks if task.group):
-        members = tuple(task.name for task in whole(group))
-        if len(members) > 1 and names.issuperset(members):
-            found[group] = members
-    return found
 
 
 def evaluated(asked: Asked, say: Say = lambda *_: None) -> Answer:
     """Evaluates, writes records, and answers with tables, the records as data."""
-    asked.check()
     tables: list[Table] = []
     done: dict[Where, list[_Done]] = {}
     for where in dict.fromkeys((*asked.against, *asked.checkpoints)):
