@@ -21,8 +21,8 @@ from smelt_jax.generate.decode import generate
 from smelt_jax.generate.sampling import Sampling
 from smelt_jax.parallel import processes
 from smelt_jax.runs import TASK_KEYS
-from smelt_jax.storage.files import reach
 from smelt_jax.tasks import metrics
+from smelt_jax.tasks.example import Example
 from smelt_jax.tasks.metrics import Summary
 from smelt_jax.tasks.prompts import openings, prompts
 from smelt_jax.tasks.reading import examples, fingerprint, shot_pool
@@ -37,7 +37,6 @@ class Ask:
 
     Attributes:
       tasks: that are evaluated.
-      folder: of their files.
       shots: numbers of shots, of every task; () for each task's own.
       seeds: draws of the shots, from 0 on. Without shots there is nothing to draw, and one is made.
       limit: examples of a task, evenly over the file; 0 for all.
@@ -46,14 +45,28 @@ class Ask:
       again: whether what has a record is done again.
     """
 
-    tasks: tuple[Task, ...]
-    folder: str
+    tasks: tuple['Read', ...]
     shots: tuple[int, ...] = ()
     seeds: int = 1
     limit: int = 0
     room: int = 0
     new_tokens: int = 128
     again: bool = False
+
+
+class Read(NamedTuple):
+    """A task, its examples, those that are shown first (None: its own), and the hash of all that decides its scores."""
+
+    task: Task
+    examples: list[Example]
+    pool: list[Example] | None
+    version: str
+
+
+def read(task: Task, folder: epath.Path) -> Read:
+    """From its files. Raises ValueError for a malformed one, naming file and line."""
+    found, pool = examples(task, folder), shot_pool(task, folder)
+    return Read(task, found, pool, fingerprint(task, found, pool))
 
 
 class Part(NamedTuple):
@@ -66,7 +79,7 @@ class Part(NamedTuple):
 
 def parts_of(ask: Ask) -> Iterator[Part]:
     """In the order in which they are done."""
-    for task in ask.tasks:
+    for task, *_ in ask.tasks:
         for shots in ask.shots or (task.shots,):
             for seed in range(ask.seeds if shots else 1):
                 yield Part(task, shots, seed)
@@ -76,13 +89,13 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
     """The records of all parts, of which those that were missing are made and added to the run's records.jsonl.
 
     Raises:
-      ValueError: a task's file is malformed, or a prompt has no room: before anything of that task is scored.
+      ValueError: a prompt has no room, or there are too few shots: before anything of that task is scored.
     """
     scorer = Scorer(opened.run.model, opened.params, opened.devices, visits)
     known = {_key(record): record for record in opened.run_dir.records() if 'task_version' in record}
-    found = []
+    found, texts = [], {text.task: text for text in ask.tasks}
     for task, parts in itertools.groupby(parts_of(ask), key=lambda part: part.task):
-        work = _Work(opened, ask, task, visits, scorer)
+        work = _Work(opened, ask, texts[task], visits, scorer)
         for part in parts:
             record, file = work.begun(part), work.file(part)
             old = known.get(_key(record))
@@ -99,14 +112,12 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
 
 
 class _Work:
-    """A task of a checkpoint, its examples read."""
+    """A task of a checkpoint."""
 
-    def __init__(self, opened: Opened, ask: Ask, task: Task, visits: int, scorer: Scorer) -> None:
-        folder = reach(ask.folder or '.')
-        self._opened, self._task, self._visits, self._scorer = opened, task, visits, scorer
+    def __init__(self, opened: Opened, ask: Ask, text: Read, visits: int, scorer: Scorer) -> None:
+        self._opened, self._visits, self._scorer = opened, visits, scorer
+        self._task, self._examples, self._pool, self._version = text
         self._ask, self._room = ask, ask.room or opened.manifest.row_tokens
-        self._examples, self._pool = examples(task, folder), shot_pool(task, folder)
-        self._version = fingerprint(task, self._examples, self._pool)
         self._only = picked(len(self._examples), ask.limit)
         self._tokenizer = opened.tokenizer
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from smelt_jax.evaluate.downstream import Ask
+from smelt_jax.evaluate.downstream import Ask, read
 from smelt_jax.evaluate.opened import at_visits
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
@@ -78,8 +78,7 @@ def wanted(given: Any, checkpoints: Sequence[Where], against: Sequence[Where], m
         )
     tasks = tuple(tasks_of(names, folder)) if names else ()
     ask = Ask(
-        tasks=tasks,
-        folder=str(folder),
+        tasks=tuple(read(task, folder) for task in tasks),
         shots=_numbers('shots', given.shots, 0),
         seeds=given.seeds,
         limit=given.limit,
