@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from runs_helper import RUN, edit, write_experiment
 
-from smelt_jax.bench import experts, step
+from smelt_jax.bench import experts, scoring, step
 from smelt_jax.budget.accounting import budget_of
 
 RUNS = [
@@ -109,6 +109,36 @@ def test_what_keeping_a_run_safe_costs(
         assert figures['fresh_seconds'] > 1
 
 
+def test_scoring_against_a_plain_pass(experiment: str, tmp_path: Path, smelt: Callable, quick_env: dict) -> None:
+    out = tmp_path / 'figures.json'
+    done = smelt('bench', 'scoring', f'--config={experiment}', '--repeats=1', f'--json={out}', **quick_env)
+    figures = json.loads(out.read_text())
+    assert figures['tokens_per_second'] == pytest.approx(figures['tokens'] / figures['seconds'])
+    assert figures['ratio'] == pytest.approx(figures['tokens_per_second'] / figures['plain_tokens_per_second'])
+    assert 0 <= figures['padding_share'] < 0.25
+    assert 0.1 < figures['asked_share'] < 0.6
+    assert figures['programs'] == 1
+    assert figures['outside_share'] < 1
+    assert 'scoring of tiny' in done.stdout
+    assert all(name in done.stdout for name in figures)
+
+
+@pytest.mark.parametrize('room', [4, 64, 1000])
+def test_made_up_requests_are_requests(room: int) -> None:
+    requests = scoring.made_up_requests(50, room, 3000, np.random.default_rng(0))
+    assert len(requests) % scoring.CHOICES == 0
+    assert sum(len(request.tokens) for request in requests) > 2000
+    for tokens, start, _ in requests:
+        assert tokens.dtype == np.int32
+        assert 2 <= len(tokens) <= room
+        assert 1 <= start <= len(tokens) - min(2, room - 1)
+        assert 0 <= tokens.min() <= tokens.max() < 50
+    for first in range(0, len(requests), scoring.CHOICES):
+        (one, start, _), (other, other_start, _) = requests[first : first + 2]
+        shared = min(start, other_start)
+        assert one[start - shared : start].tolist() == other[other_start - shared : other_start].tolist()
+
+
 def test_choices_of_the_experts_alone_are_distinct() -> None:
     _, weights_TK, experts_TK, *_ = experts.made_up(50, 8, 6, 4, 4, np.dtype(np.float32), 0)
     assert all(len(set(row)) == 4 for row in np.asarray(experts_TK).tolist())
@@ -120,9 +150,9 @@ def test_choices_of_the_experts_alone_are_distinct() -> None:
 @pytest.mark.parametrize(
     ('words', 'complaint'),
     [
-        ([], 'say what: step, experts, save, restart'),
-        (['--repeats=3'], 'say what: step, experts, save, restart'),
-        (['stpe'], "say what: step, experts, save, restart, not 'stpe'"),
+        ([], 'say what: step, experts, save, restart, scoring'),
+        (['--repeats=3'], 'say what: step, experts, save, restart, scoring'),
+        (['stpe'], "say what: step, experts, save, restart, scoring, not 'stpe'"),
         (['step', 'more'], "stray word 'more'"),
         (['step', '--repeats=0'], 'repeats'),
     ],

@@ -4,12 +4,14 @@
     smelt bench experts --config=experiments/tiny_moe.py:baseline
     smelt bench save --config=experiments/quickstart.py:smelt --repeats=5
     smelt bench restart --config=experiments/quickstart.py:smelt --config.data.pack=runs/quickstart/pack --repeats=5
+    smelt bench scoring --config=experiments/quickstart.py:smelt --repeats=5
 
 step: the training step of a config on made-up rows: seconds, CPU seconds, tokens/s, and MFU against the rate of a matrix
 product measured just before each step.
 experts: one layer's experts over the config's tokens, forward and backward, against as many FLOPs in plain matrix products.
 save: what a checkpoint takes from training, as a share of 50 updates.
 restart: from the start of smelt train to its first update, resumed against fresh.
+scoring: of requests as tasks ask them, against a plain forward pass over full rows of as many tokens.
 
 Machines are shared: trust the ratio, and the CPU seconds, before the seconds.
 """
@@ -20,7 +22,7 @@ from absl import flags
 
 from smelt_jax.cli.flags import define_config, run_config
 
-WORDS = ('step', 'experts', 'save', 'restart')
+WORDS = ('step', 'experts', 'save', 'restart', 'scoring')
 
 
 def define_flags() -> None:
@@ -35,11 +37,11 @@ def run(word: str) -> None:
     import rich
     from rich.table import Table
 
-    from smelt_jax.bench import experts, saving, step
+    from smelt_jax.bench import experts, saving, scoring, step
     from smelt_jax.storage.files import reach
 
     config = run_config()
-    measures = (step.measure, experts.measure, saving.measure, saving.measure_restart)
+    measures = (step.measure, experts.measure, saving.measure, saving.measure_restart, scoring.measure)
     figures = dict(zip(WORDS, measures, strict=True))[word](config, flags.FLAGS.repeats)
     table = Table(title=f'{word} of {config.name}', show_header=False, title_justify='left')
     for name, value in figures.items():
