@@ -9,13 +9,15 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from task_files import BPE, BYTES, LINES, example, task
+from task_files import BPE, BYTES, LINES, REAL, example, task
 
 from smelt_jax.data import tokenizer as tokenizer_module
 from smelt_jax.data.tokenizer import CUTS, EOS_TEXT, SubwordTokenizer, Tokenizer, may_cut
 from smelt_jax.tasks.encoding import Encoder
 from smelt_jax.tasks.example import Example
 from smelt_jax.tasks.prompts import generation_prompts, openings, prompts
+from smelt_jax.tasks.reading import examples, shot_pool
+from smelt_jax.tasks.tables import tasks_of
 from smelt_jax.tasks.task import KINDS
 
 
@@ -237,3 +239,20 @@ def test_generation_leaves_room_and_ends_in_no_white_space() -> None:
     assert tiny.cut > 0
     with pytest.raises(ValueError, match='new_tokens=100 leave nothing of room=100'):
         openings(how, some, 2, 0, BPE, 100, 100)
+
+
+@pytest.mark.skipif(not REAL.exists(), reason='no task files here')
+def test_the_published_tasks_fit_and_are_what_the_tokenizer_says() -> None:
+    for each in tasks_of(['core', 'extra'], REAL, lambda line: None):
+        every = examples(each, REAL)
+        pool = shot_pool(each, REAL) or every
+        for made in prompts(each, every[:3], each.shots, 0, BPE, 100_000, pool):
+            assert (made.dropped, made.cut) == (0, 0)
+            for request in made.requests:
+                text = BPE.decode(request.tokens).decode()
+                assert request.tokens.tolist() == BPE.encode(text).tolist()
+                assert BPE.decode(request.tokens[request.start :]).decode().strip() == request.text.strip()
+            assert text.count(each.question.strip()) > each.shots if each.question else True
+        for made in prompts(each, every[:2], each.shots, 0, BPE, 700, pool):
+            assert made.cut == 0 or made.dropped == each.shots
+            assert all(len(request.tokens) <= 700 for request in made.requests)
