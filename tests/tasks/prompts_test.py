@@ -107,6 +107,17 @@ def test_a_token_over_the_joint_is_scored_and_nothing_is_empty() -> None:
     assert encoder.opening(' ').tolist() == [BPE.eos]
 
 
+def test_a_tokenizer_that_drops_white_space_leaves_something_to_score() -> None:
+    class Dropping(type(BYTES)):  # type: ignore[misc]
+        def encode(self, text: str) -> np.ndarray:
+            return super().encode(text.rstrip())
+
+    tokens, start = Encoder(Dropping()).split('ab', ' ')
+    assert (tokens.tolist(), start) == ([*b'ab'], 1)
+    with pytest.raises(ValueError, match="' ' has no tokens"):
+        Encoder(Dropping()).split('', ' ')
+
+
 def texts(kind: str, shots: int, tokenizer: Tokenizer = BYTES, count: int = 12, **changes: object) -> list[list[str]]:
     """Of each example, the texts of its requests."""
     some = [example(kind, i) for i in range(count)]
@@ -176,8 +187,9 @@ def test_shots_are_drawn_without_the_example_and_more_extend_fewer() -> None:
 def test_an_example_with_the_same_question_is_not_shown() -> None:
     some = [example('multiple_choice', 0), example('multiple_choice', 1)]
     twin = some[0]._replace(continuations=some[0].continuations[::-1], gold=3, contexts=('Question  0: ',))
-    for made in prompts(task(), [*some, twin], 1, 0, BYTES, 1000)[::2]:
-        assert BYTES.decode(made.requests[0].tokens).startswith(b'Question 1:')
+    for seed in range(9):
+        for made in prompts(task(), [*some, twin], 1, seed, BYTES, 1000)[::2]:
+            assert BYTES.decode(made.requests[0].tokens).startswith(b'Question 1:')
     bare = [Example(('',), (text,)) for text in ('a', 'b', 'a')]
     for made in prompts(task('language_modeling'), bare, 1, 0, BYTES, 1000)[::2]:
         assert BYTES.decode(made.requests[0].tokens) == b' b\n a'
