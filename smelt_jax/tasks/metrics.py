@@ -138,7 +138,7 @@ def normalised(text: str) -> str:
     """Lower case, without punctuation and articles, white space as single spaces. The sign of a number and its point stay, and
     so does what would leave nothing."""
     plain = text.lower()
-    bare = plain.translate(str.maketrans({sign: ' ' for sign in '\0\1'}))
+    bare = plain.translate(str.maketrans('\0\1', '  '))
     bare = re.sub(r'(?<=\d)\.(?=\d)', '\1', re.sub(r'(?<![\w)])-(?=\.?\d)', '\0', bare))
     bare = bare.translate(_PUNCTUATION).replace('\0', '-').replace('\1', '.')
     shortened = (' '.join(each.split()) for each in (_ARTICLE.sub(' ', bare), bare, plain))
