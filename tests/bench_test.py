@@ -119,6 +119,7 @@ def test_scoring_against_a_plain_pass(experiment: str, tmp_path: Path, smelt: Ca
     assert 0.1 < figures['asked_share'] < 0.6
     assert figures['programs'] == 1
     assert figures['outside_share'] < 1
+    assert 0 < figures['prepare_share'] < 1
     assert 'scoring of tiny' in done.stdout
     assert all(name in done.stdout for name in figures)
 

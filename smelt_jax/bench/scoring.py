@@ -33,8 +33,9 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
       `tokens` that the requests' documents have (n − 1 of each request), `requests`, `asked_share` of the tokens that are
       scored, `padding_share` of the batches' tokens, `programs` compiled and the `compile_seconds`; `seconds`,
       `cpu_seconds`, `tokens_per_second` of scoring and `plain_tokens_per_second` (medians); `ratio`, the median of each
-      repeat's, and `cpu_ratio`, that of CPU seconds a token, which other load changes less; `outside_share`, of a scoring's
-      time when no batch is being computed; `load_average`.
+      repeat's, and `cpu_ratio`, that of CPU seconds a token, which other load changes less; `outside_share`, how much longer
+      scoring takes than its batches alone, as a share; `prepare_share`, CPU seconds that making the batches takes, of all;
+      `load_average`.
     """
     params = jax.jit(lambda: init_params(run.model, run.seed))()
     scoring = Scorer(run.model, params, one_device())
@@ -60,16 +61,21 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
     def score() -> None:
         scoring.score(requests)
 
+    def prepare() -> None:
+        found, _ = documents_of(requests, run.model.vocab)
+        for batch in scoring.fill(found):
+            scoring.given(batch, found)
+
     before = time.perf_counter()
     device()
     compile_seconds = time.perf_counter() - before
     plain()
-    turns = [[timed(call) for call in (plain, score, device)] for _ in range(repeats)]
+    turns = [[timed(call) for call in (plain, score, device, prepare)] for _ in range(repeats)]
     plain_tokens = passes * full.tokens_BT.size
-    seconds, cpu_seconds = (statistics.median(score[i] for _, score, _ in turns) for i in (0, 1))
+    seconds, cpu_seconds = (statistics.median(turn[1][i] for turn in turns) for i in (0, 1))
 
     def ratio(i: int) -> float:
-        return statistics.median(plain[i] / plain_tokens / (score[i] / tokens) for plain, score, _ in turns)
+        return statistics.median(plain[i] / plain_tokens / (score[i] / tokens) for plain, score, *_ in turns)
 
     return {
         'tokens': tokens,
@@ -81,10 +87,11 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
         'seconds': seconds,
         'cpu_seconds': cpu_seconds,
         'tokens_per_second': tokens / seconds,
-        'plain_tokens_per_second': plain_tokens / statistics.median(plain[0] for plain, _, _ in turns),
+        'plain_tokens_per_second': plain_tokens / statistics.median(plain[0] for plain, *_ in turns),
         'ratio': ratio(0),
         'cpu_ratio': ratio(1),
-        'outside_share': 1 - statistics.median(device[0] / score[0] for _, score, device in turns),
+        'outside_share': 1 - statistics.median(device[0] / score[0] for _, score, device, _ in turns),
+        'prepare_share': statistics.median(prepare[1] / score[1] for _, score, _, prepare in turns),
         'load_average': os.getloadavg()[0],
     }
 
