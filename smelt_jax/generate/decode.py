@@ -16,7 +16,8 @@ from smelt_jax.parallel.devices import Devices
 
 # (index of the prompt, its newest tokens, why it has ended: '' | 'eos' | 'stop' | 'length')
 OnToken = Callable[[int, np.ndarray, str], None]
-SMALLEST = 64  # positions of a cache: below it another program costs more than the room
+# Positions of a cache, and tokens of a piece: below these another program costs more than the room.
+SMALLEST, SHORTEST = 64, 32
 
 
 def generate(
@@ -171,7 +172,7 @@ def read_prompts(
     longest = max(len(prompt) for prompt in prompts)
     # The last token is not read any more; a stretch has no step beyond the last one that any row takes.
     cache = compiled.empty(count, max(SMALLEST, rounded(longest + settings.new_tokens)))
-    chunk = min(settings.chunk, rounded(max(longest, 1)))
+    chunk = min(settings.chunk, max(SHORTEST, rounded(longest)))
     for start in range(0, longest, chunk):
         tokens_BT, counts_B = np.zeros((count, chunk), np.int32), np.zeros(count, np.int32)
         for i, prompt in enumerate(prompts):

@@ -20,7 +20,7 @@ from smelt_jax.parallel.devices import Devices, one_device
 
 pytestmark = pytest.mark.usefixtures('quick')
 
-MODEL = edit(TINY, experts__count=8)
+MODEL = edit(looped(0, 2, 0, visits=2), experts__count=8)  # one stack: little to compile
 PARAMS = params_of(MODEL)
 PROMPTS = [np.random.default_rng(n).integers(0, MODEL.vocab, n, np.int32) for n in (5, 1, 11, 3)]
 NEVER = 10**6  # an EOS that the model does not have
@@ -54,7 +54,7 @@ def naive(prompt, count, visits, model=MODEL, params=PARAMS):
 
 @pytest.mark.parametrize(
     ('model', 'visits'),
-    [(MODEL, 1), (MODEL, 2), (MODEL, 3), (looped(0, 0, 2, visits=1), 1), (looped(0, 1, 1, visits=2), 4)],
+    [(MODEL, 1), (MODEL, 2), (MODEL, 3), (looped(0, 0, 2, visits=1), 1), (TINY, 4)],
     ids=str,
 )
 def test_greedy_is_the_naive_loop(model, visits):
@@ -64,7 +64,7 @@ def test_greedy_is_the_naive_loop(model, visits):
     assert len({tuple(each) for each in expected}) == len(PROMPTS)
 
 
-@pytest.mark.parametrize('chunk', [1, 3, 10, 256])
+@pytest.mark.parametrize('chunk', [1, 3, 256])
 def test_the_size_of_a_piece_changes_nothing(chunk):
     assert continued(settings=dataclasses.replace(GREEDY, chunk=chunk)) == continued()
 
@@ -72,24 +72,22 @@ def test_the_size_of_a_piece_changes_nothing(chunk):
 @pytest.mark.parametrize('settings', [GREEDY, DRAWN], ids=['greedy', 'drawn'])
 def test_unequal_prompts_together_are_each_alone(settings):
     together = continued(settings=settings)
-    for batch_rows in (1, 3):
-        assert continued(settings=settings, batch_rows=batch_rows) == together
+    assert continued(settings=settings, batch_rows=3) == together  # three and one
     if settings.greedy:
         for prompt, tokens in zip(PROMPTS, together, strict=True):
             assert continued([prompt]) == [tokens]
-    assert continued([*PROMPTS, PROMPTS[0]], settings)[:4] == together
 
 
 def test_seeds_and_rows_have_draws_of_their_own():
-    same = [PROMPTS[0]] * 3
+    same = [PROMPTS[0]] * 4
     found = continued(same, DRAWN)
     assert found == continued(same, DRAWN)
-    assert len({tuple(each) for each in found}) == 3
+    assert len({tuple(each) for each in found}) == 4
     assert found != continued(same, dataclasses.replace(DRAWN, seed=6))
-    assert found[:2] == continued(same[:2], DRAWN)
+    assert found[:1] == continued(same[:1], DRAWN)
 
 
-@pytest.mark.parametrize('sizes', [(8, 1, 1), (1, 8, 1), (2, 2, 2)], ids=str)
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2)], ids=str)
 def test_eight_devices_equal_one(sizes):
     # Its bounded buffer would drop; generation has none.
     devices = Devices.of(MeshConfig(*sizes, exchange='ragged' if sizes[2] > 1 else 'auto', buffer=float(sizes[2] > 1)))
@@ -132,7 +130,7 @@ def test_stop_texts_are_found_across_tokens():
     found = continued(settings=settings, tokenizer=letters, on_token=lambda row, *more: pieces.append((row, *more)))
     assert found[0] == whole[0][:count]
     own = [(tokens.tolist(), end) for row, tokens, end in pieces if row == 0]
-    assert sum((tokens for tokens, _ in own), []) == found[0]
+    assert [token for tokens, _ in own for token in tokens] == found[0]
     assert [end for _, end in own] == [''] * (len(own) - 1) + ['stop']
 
 
