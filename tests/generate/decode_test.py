@@ -230,5 +230,11 @@ def test_what_cannot_be_continued_is_refused(more, line):
         continued(**more)
 
 
+def test_logits_that_are_not_finite_end_it():
+    broken = PARAMS | {'head': PARAMS['head'] * np.nan}
+    with pytest.raises(ValueError, match='the logits of prompt 1 are not finite after 0 new tokens'):
+        continued(PROMPTS[:1], params=broken)
+
+
 def test_no_prompt_is_no_work():
     assert continued([]) == []
