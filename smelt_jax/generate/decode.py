@@ -182,6 +182,11 @@ def read_prompts(
     return cache
 
 
+def check_visits(model: ModelConfig, visits: int) -> None:
+    """Raises ValueError if a model cannot be run at so many visits."""
+    dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits)).check()
+
+
 def _check(
     model: ModelConfig,
     prompts: Sequence[np.ndarray],
@@ -190,7 +195,7 @@ def _check(
     tokenizer: Tokenizer | None,
     batch_rows: int,
 ) -> None:
-    dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits)).check()
+    check_visits(model, visits)
     if batch_rows < 1:
         raise ValueError(f'{batch_rows=}: at least one prompt is continued at a time')
     if settings.stops and tokenizer is None:
