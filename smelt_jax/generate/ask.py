@@ -10,7 +10,7 @@ import numpy as np
 
 from smelt_jax import stop
 from smelt_jax.data.tokenizer import Tokenizer
-from smelt_jax.generate.decode import generate
+from smelt_jax.generate.decode import check_visits, generate
 from smelt_jax.generate.sampling import Sampling
 from smelt_jax.generate.text import Stream, before
 from smelt_jax.parallel import processes
@@ -69,15 +69,16 @@ def ask(
         raise ValueError(
             f'prompt {longest + 1} has {most} tokens, and a row of training had {room}; shorten it, or give --beyond'
         )
-    if most + settings.new_tokens - 1 > room and processes.first():
-        stop.say(
-            f'note: {most} + {settings.new_tokens} tokens; positions from {room} on are beyond the rows of training'
-        )
     config = RunDir(workdir).config()
     devices = Devices.of(dataclasses.replace(mesh or config.mesh, buffer=0.0))
     devices.check(config.model)
     visits = config.model.loop.visits if visits is None else visits
+    check_visits(config.model, visits)
     _, params, _, step = load(workdir, step, devices)
+    if most + settings.new_tokens - 1 > room and processes.first():
+        stop.say(
+            f'note: {most} + {settings.new_tokens} tokens; positions from {room} on are beyond the rows of training'
+        )
     streams, ends = [Stream(settings.stops) for _ in prompts], [''] * len(prompts)
 
     def on_token(index: int, tokens: np.ndarray, end: str) -> None:

@@ -16,7 +16,8 @@ from smelt_jax.parallel.devices import Devices
 
 # (index of the prompt, its newest tokens, why it has ended: '' | 'eos' | 'stop' | 'length')
 OnToken = Callable[[int, np.ndarray, str], None]
-SMALLEST = 64  # positions of a cache: below it another program costs more than the room
+# Positions of a cache, and tokens of a piece: below these another program costs more than the room.
+SMALLEST, SHORTEST = 64, 32
 
 
 def generate(
@@ -171,7 +172,7 @@ def read_prompts(
     longest = max(len(prompt) for prompt in prompts)
     # The last token is not read any more; a stretch has no step beyond the last one that any row takes.
     cache = compiled.empty(count, max(SMALLEST, rounded(longest + settings.new_tokens)))
-    chunk = min(settings.chunk, rounded(max(longest, 1)))
+    chunk = min(settings.chunk, max(SHORTEST, rounded(longest)))
     for start in range(0, longest, chunk):
         tokens_BT, counts_B = np.zeros((count, chunk), np.int32), np.zeros(count, np.int32)
         for i, prompt in enumerate(prompts):
@@ -179,6 +180,11 @@ def read_prompts(
             tokens_BT[i, : len(piece)], counts_B[i] = piece, len(piece)
         cache = compiled.read(params, cache, *placed((tokens_BT, counts_B)), np.int32(start))
     return cache
+
+
+def check_visits(model: ModelConfig, visits: int) -> None:
+    """Raises ValueError if a model cannot be run at so many visits."""
+    dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits)).check()
 
 
 def _check(
@@ -189,7 +195,7 @@ def _check(
     tokenizer: Tokenizer | None,
     batch_rows: int,
 ) -> None:
-    dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits)).check()
+    check_visits(model, visits)
     if batch_rows < 1:
         raise ValueError(f'{batch_rows=}: at least one prompt is continued at a time')
     if settings.stops and tokenizer is None:

@@ -46,7 +46,7 @@ def mesh_sizes(config: MeshConfig, devices: int) -> tuple[int, int, int]:
         raise ValueError(
             f'mesh of replica={config.replica} × fsdp={config.fsdp} × expert={config.expert} on {devices} devices: '
             f'sizes must multiply to no more than the devices, and divide them where one is -1; '
-            f'give others by --config.mesh.KEY to smelt train, by --mesh=KEY=VALUE,… to branch and evaluate'
+            f'give others by --config.mesh.KEY to smelt train, by --mesh=KEY=VALUE,… to branch, evaluate and generate'
         )
     return sizes[0], sizes[1], sizes[2]
 

@@ -1,5 +1,6 @@
 """Text as it comes: whole characters, nothing of a stop, nothing taken back."""
 
+import itertools
 import random
 
 import pytest
@@ -25,7 +26,7 @@ def test_pieces_join_to_what_is_before_the_stop(text: str, stops: tuple[str, ...
     data, stream, until, given = text.encode(), Stream(stops), Until(stops), []
     random.seed(seed)
     cuts = sorted({0, len(data), *(random.randrange(len(data) + 1) for _ in range(6))})
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in itertools.pairwise(cuts):
         given.append(stream.add(data[start:end]))
         if until.add(data[start:end]):
             break

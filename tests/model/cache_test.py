@@ -71,6 +71,17 @@ def test_pieces_equal_the_whole(model, visits, piece):
     assert_close(real(logits_BTV), real(at_once(model, params, visits)), tolerance)
 
 
+@pytest.mark.parametrize('visits', [1, 2, 3, 4])
+def test_at_any_visits_of_the_same_parameters(visits):
+    params = params_of(TINY)
+    expected = real(at_once(TINY, params, visits))
+    for piece in (1, 3, LONGEST):
+        logits_BTV, cache = by_pieces(TINY, params, visits, piece, capacity=LONGEST + 5)
+        for actual_TV, expected_TV in zip(real(logits_BTV), expected, strict=True):
+            np.testing.assert_allclose(actual_TV, expected_TV, atol=1e-4)
+        assert cache.visits == visits
+
+
 def test_rows_that_ended_are_not_written_to():
     params = params_of(TINY)
     _, cache = by_pieces(TINY, params, None, piece=4)
@@ -99,7 +110,10 @@ def test_tokens_beyond_the_capacity_move_nothing():
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
-@pytest.mark.parametrize(('model', 'visits'), [(looped(1, 2, 1, visits=3), 3), (looped(0, 0, 3, visits=1), 1)])
+@pytest.mark.parametrize(
+    ('model', 'visits'),
+    [*((looped(1, 2, 1, visits), visits) for visits in (1, 2, 3, 4)), (looped(0, 0, 3, visits=1), 1)],
+)
 def test_bytes_are_those_of_the_budget(model, visits, dtype):
     model = edit(model, dtype=dtype)
     rows, capacity = 3, 7
