@@ -13,8 +13,8 @@
     smelt figure depth --records=runs/smelt --task=hellaswag --out=figures/depth.png
 
 loss_flops: held-out loss against training FLOPs; run directories with the same `name` in their config are one arm, a trunk
-and the branches annealed from it. transfer: scores by loss, and the curve of one arm. shots, depth: scores of a task by examples
-shown and by visits. The others are of files of smelt fit, or of published:NAME: the least loss of a budget, the loss over size
+and the branches annealed from it. transfer: scores by loss, and the curve of one arm. shots, depth: scores of tasks by shots
+and by visits. The others are of files of smelt fit, or of published:NAME: the least loss of a budget, the loss over size
 and tokens, the compute saved at equal loss and the same by domain, what the law leaves unexplained, how it predicts what was
 held out, what visits of a loop are worth. What lies outside of what was fitted is dashed, hollow or hatched.
 """

@@ -71,7 +71,8 @@ def _draw(axes: Axes, curve: Curve, measure: str, colour: str, marker: str) -> N
         face = colour if _trained(curve, x) else 'white'
         if error is not None:
             axes.errorbar([x], [value], [error], fmt='none', ecolor=colour, elinewidth=1.1, capsize=2.5, zorder=2)
-        axes.plot([x], [value], marker, color=colour, markerfacecolor=face, markersize=6.5, zorder=4)
+        above = 4.5 if len(at) == 1 else 4  # a point alone has no line that would show where it is
+        axes.plot([x], [value], marker, color=colour, markerfacecolor=face, markersize=6.5, zorder=above)
 
 
 def _handle(curve: Curve, colour: str, marker: str) -> Line2D:
