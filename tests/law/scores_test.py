@@ -20,7 +20,10 @@ def runs(tmp_path: Path) -> str:
                 facts = {'step': step, 'loss': loss, 'centered': 0.6 / (1 + np.exp((loss - 2) / 0.2)) + lift}
                 name = f'{cell}-{arm}'
                 records = [of_group(name, 2 if arm == 'smelt' else 1, **facts), of_group(name, 3, **facts)]
-                records += [heldout(name, 1, step=step), of_task(name, 'copa', 2 if arm == 'smelt' else 1, 0, step=step)]
+                records += [
+                    heldout(name, 1, step=step),
+                    of_task(name, 'copa', 2 if arm == 'smelt' else 1, 0, step=step),
+                ]
                 write(tmp_path / name / f'branch-{step}', records)
                 write(tmp_path / name / f'trunk-{step}', [of_group(name, 1, kind='trunk', **facts)])
     return f'--records={tmp_path}/*/*/records.jsonl'
