@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     'evaluate': MODEL_SIDE | {'train', 'tasks', 'generate'},
     'probe': MODEL_SIDE | {'train', 'evaluate'},
     'law': {'runs', 'version', 'storage', 'screen'},
-    'figures': {'runs', 'version', 'storage', 'law'},
+    'figures': {'runs', 'version', 'storage', 'law', 'tasks.means'},
     'sweep': MODEL_SIDE | {'train', 'evaluate', 'law', 'figures'},
     'bench': MODEL_SIDE | {'train', 'tasks', 'evaluate', 'generate', 'pallas_kernels'},
     'experiments': {'config', 'budget'} | SETTINGS,

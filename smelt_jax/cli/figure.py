@@ -9,19 +9,23 @@
     smelt figure heldout --fit=R=linear-r.json,R=bounded-r.json,D=linear-d.json,D=bounded-d.json --out=figures/heldout.png
     smelt figure effective --fit=looped.json --size=0.3B --visits=1,2,4,8,12 --out=figures/effective.png
     smelt figure transfer --records=scores.csv --score=core --out=figures/transfer.png
+    smelt figure shots --records='runs/*' --task=core --out=figures/shots.png
+    smelt figure depth --records=runs/smelt --task=hellaswag --out=figures/depth.png
 
 loss_flops: held-out loss against training FLOPs; run directories with the same `name` in their config are one arm, a trunk
-and the branches annealed from it. transfer: scores by loss, and the curve of one arm. The others are of files of smelt fit, or
-of published:NAME: the least loss of a budget, the loss over size and tokens, the compute saved at equal loss and the same by
-domain, what the law leaves unexplained, how it predicts what was held out, what visits of a loop are worth. What lies outside
-of what was fitted is dashed, hollow or hatched.
+and the branches annealed from it. transfer: scores by loss, and the curve of one arm. shots, depth: scores of tasks by shots
+and by visits. The others are of files of smelt fit, or of published:NAME: the least loss of a budget, the loss over size
+and tokens, the compute saved at equal loss and the same by domain, what the law leaves unexplained, how it predicts what was
+held out, what visits of a loop are worth. What lies outside of what was fitted is dashed, hollow or hatched.
 """
 
 from absl import flags
 
 from smelt_jax.cli.flags import FLAGS, define_texts_and_lists
 
-WORDS = ('loss_flops', 'frontier', 'surface', 'gain', 'domains', 'residuals', 'heldout', 'effective', 'transfer')
+WORDS = (
+    'loss_flops', 'frontier', 'surface', 'gain', 'domains', 'residuals', 'heldout', 'effective', 'transfer', 'shots', 'depth',
+)  # fmt: skip
 
 TEXTS = {
     'reference': ('baseline', 'gain, domains, transfer: the group that the others are compared with.'),
@@ -29,13 +33,17 @@ TEXTS = {
     'group': ('', 'effective: which fit of a file that holds several.'),
     'sizes': ('', "effective: a JSON file of models; the looped-MoE study's ladder if not given."),
     'loss': ('loss', 'transfer: column of the loss, nats per token.'),
-    'score': ('', 'transfer: column of the score. Required there.'),
+    'score': (
+        '',
+        'transfer: column of the score, required. shots, depth: accuracy (of a task), centered (of a group).',
+    ),
+    'task': ('', 'shots, depth: a task, or a group as core. Required there.'),
     'arm': ('architecture', 'transfer: column of the arms.'),
     'size': ('', 'effective: the name of one of them; the first if not given.'),
 }
 CONDITIONS = {
-    'where': 'residuals: COLUMN==VALUE and the like, rows to take. May be given often.',
-    'exclude': 'residuals: the same, rows to leave out.',
+    'where': 'residuals, transfer, shots, depth: COLUMN==VALUE and the like, rows to take. May be given often.',
+    'exclude': 'residuals, transfer, shots, depth: the same, rows to leave out.',
     'holdout': 'residuals: the same, rows that were kept from the fit.',
 }
 LISTS = {
@@ -45,7 +53,7 @@ LISTS = {
     'compute': ('', 'FLOPs: the least and the most of a line, or of the points of domains.'),
     'experts': ('1,2,4,8,16', 'effective: E.'),
     'visits': ('1,2,3,4,5,6,7,8', 'effective: R.'),
-    'records': ('', 'residuals, transfer: tables or run directories.'),
+    'records': ('', 'residuals, transfer: tables or run directories; shots, depth: run directories.'),
     'pair': ('cell,step', 'transfer: columns that name a pair.'),
     'cells': ('cell', 'transfer: columns that name what is drawn together.'),
     'columns': ('', 'residuals: NAME=COLUMN, where they call a column of the law otherwise.'),

@@ -8,6 +8,7 @@
     smelt law visits --fit=looped.json --flops=1e20,1e21,1e22 --experts=1,8
     smelt law effective --fit=looped.json
     smelt law transfer --records=scores.csv --score=core --arm=architecture --pair=cell,step --group=scale --cells=cell
+    smelt law transfer --records='runs/*/*/records.jsonl' --where=task==core --score=centered
     smelt law published
 
 --fit names files of smelt fit, or published:NAME; NAME=FILE gives a file a name in the tables, as of a domain. What lies
@@ -57,6 +58,8 @@ LISTS = {
 def define_flags() -> None:
     """Those of all words."""
     define_texts_and_lists(TEXTS, LISTS)
+    flags.DEFINE_multi_string('where', [], 'transfer: COLUMN==VALUE and the like, rows to take. May be given often.')
+    flags.DEFINE_multi_string('exclude', [], 'transfer: the same, rows to leave out.')
     flags.DEFINE_bool('lower_is_better', False, 'transfer: of the score.')
     flags.DEFINE_integer('replicates', 1000, 'transfer: of the bootstrap.', lower_bound=1)
     flags.DEFINE_integer('seed', 0, 'transfer: of the bootstrap.')

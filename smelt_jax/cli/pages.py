@@ -14,7 +14,8 @@ import smelt_jax.cli
 
 # The data's way: a verb that is not named here comes last.
 ORDER = (
-    'pack', 'train', 'branch', 'evaluate', 'probe', 'generate', 'budget', 'fit', 'law', 'figure', 'sweep', 'bench', 'compile',
+    'pack', 'contamination', 'train', 'branch', 'evaluate', 'probe', 'generate', 'budget', 'fit', 'law', 'figure', 'sweep',
+    'bench', 'compile',
 )  # fmt: skip
 
 FRONT = """\
@@ -69,7 +70,7 @@ def verbs() -> dict[str, str]:
 def front() -> str:
     """The page of `smelt` and `smelt --help`."""
     found = verbs()
-    lines = list(_columns((('    ' + verb, line) for verb, line in found.items()), left=16))
+    lines = list(_columns((('    ' + verb, line) for verb, line in found.items()), left=20))
     examples = [f'    # {what}\n    {line}' for verb, what, line in EXAMPLES if verb in found]
     return FRONT.format(verbs='\n'.join(lines), examples='\n'.join(examples))
 

@@ -14,49 +14,12 @@ import numpy as np
 from etils import epath
 
 from smelt_jax.batch import Batch
-from smelt_jax.data import manifest, records
+from smelt_jax.data import manifest
 from smelt_jax.data.config import RowsConfig
+from smelt_jax.data.packed import PackedRows
 from smelt_jax.data.records import Row
-from smelt_jax.data.shards import REMEDY, Shards
 
 _NO_LIMIT = 2**62
-_BLOCK = 256  # rows read at once when all are
-
-
-class PackedRows:
-    """The rows of one split by number: `rows[i]` is a Row of numpy arrays, `len(rows)` their number. Thread safe.
-
-    Raises ValueError, as `manifest.open_pack`, if the pack is not whole, or not the one of `pack_fingerprint`. What is damaged
-    within a shard is found when it is read: a ValueError names the file and the row in it.
-    """
-
-    def __init__(self, folder: epath.PathLike, split: str, pack_fingerprint: str | None = None):
-        self.manifest = manifest.open_pack(folder, pack_fingerprint=pack_fingerprint)
-        self.split = self.manifest.split(split)
-        if not self.split.rows:
-            raise ValueError(f'{folder} has no {split} rows; pack with a heldout_fraction above 0')
-        self._shards = Shards(folder, self.split.shards)
-
-    def __len__(self) -> int:
-        return self.split.rows
-
-    def __iter__(self) -> Iterator[Row]:
-        for start in range(0, len(self), _BLOCK):
-            yield from self.read(range(start, min(start + _BLOCK, len(self))))
-
-    def __getitem__(self, index: int) -> Row:
-        return self.read([index])[0]
-
-    def read(self, ids: Sequence[int] | np.ndarray) -> list[Row]:
-        """Rows by number, in the order asked for; shards are read at the same time."""
-        return [self._row(number, record) for number, record in zip(ids, self._shards.read(ids), strict=True)]
-
-    def _row(self, number: int, record: bytes) -> Row:
-        packed = self.manifest
-        try:
-            return records.decode_row(record, packed.row_tokens, packed.vocab, len(self.split.sources))
-        except ValueError as error:
-            raise ValueError(f'{self._shards.where(number)}: {error}; {REMEDY}') from None
 
 
 class RowOrder:

@@ -6,9 +6,10 @@ from smelt_jax.screen import Progress
 
 
 class Bar:
-    """A bar a task on a terminal, a line a task elsewhere, on stderr."""
+    """A bar a task on a terminal, a line a task elsewhere, on stderr. `done` says what its parts are then."""
 
-    def __init__(self) -> None:
+    def __init__(self, done: str = 'scored') -> None:
+        self._done = done
         self._console = Progress()
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn('{task.description}', markup=False),
@@ -29,7 +30,7 @@ class Bar:
         self._bar.stop()
 
     def say(self, what: str, done: int, of: int) -> None:
-        """`done` of `of` requests of `what` are scored."""
+        """`done` of `of` parts of `what` are done."""
         if what != self._what:
             if self._task is not None:
                 self._bar.remove_task(self._task)
@@ -37,4 +38,4 @@ class Bar:
         if self._task is not None:
             self._bar.update(self._task, completed=done)
         if done == of and not self._console.is_terminal:
-            self._console.print(f'{what}: {of:,} scored')
+            self._console.print(f'{what}: {of:,} {self._done}')

@@ -1,56 +1,13 @@
 """Records of tasks as tables: means over seeds, by visits, by shots, two checkpoints side by side. No jax."""
 
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 from rich.table import Table
 
 from smelt_jax.evaluate.pairs import Difference, Pair
 from smelt_jax.evaluate.tables import number
-
-Record = dict[str, Any]
-
-
-class Mean(NamedTuple):
-    """A task at a number of shots and visits, over the seeds that drew the shots.
-
-    Attributes:
-      record: of the first seed.
-      accuracy, centered, completion: means.
-      error: standard error of the accuracy: of its mean over seeds, of one seed over examples.
-      completion_error: likewise of the completion; None of one seed.
-      seeds: how many.
-    """
-
-    record: Record
-    accuracy: float
-    centered: float
-    completion: float
-    error: float
-    completion_error: float | None
-    seeds: int
-
-
-def means(records: Sequence[Record]) -> list[Mean]:
-    """One a task, shots and visits, in the order in which they come up."""
-    parts: dict[tuple[Any, ...], list[Record]] = {}
-    for record in records:
-        parts.setdefault((record['task'], record['shots'], record['visits']), []).append(record)
-    return [_mean(part) for part in parts.values()]
-
-
-def _mean(part: Sequence[Record]) -> Mean:
-    accuracy, centered, completion = (
-        statistics.fmean(record[key] for record in part) for key in ('accuracy', 'centered', 'completion')
-    )
-    error, completion_error = part[0]['accuracy_error'], None
-    if len(part) > 1:
-        error, completion_error = (
-            statistics.stdev(record[key] for record in part) / len(part) ** 0.5 for key in ('accuracy', 'completion')
-        )
-    return Mean(part[0], accuracy, centered, completion, error, completion_error, len(part))
+from smelt_jax.tasks.means import Mean, Record, means
 
 
 def task_tables(records: Sequence[Record]) -> list[Table]:
@@ -80,7 +37,7 @@ def _table(title: str, found: Sequence[Mean]) -> Table:
             str(record['shots']),
             str(mean.seeds),
             f'{record["examples"]:,}',
-            f'{mean.accuracy:.1%} ± {100 * mean.error:.1f}',
+            _cell(mean, 'accuracy'),
             f'{record["chance"]:.1%}',
             f'{mean.centered:.3f}',
             number(mean.completion),
@@ -108,7 +65,7 @@ def _curves(title: str, found: Sequence[Mean], along: str, other: str) -> list[T
 
 def _cell(mean: Mean, name: str) -> str:
     if name == 'accuracy':
-        return f'{mean.accuracy:.1%} ± {100 * mean.error:.1f}'
+        return f'{mean.accuracy:.1%}' + (f' ± {100 * mean.error:.1f}' if mean.error is not None else '')
     return number(mean.completion) + (f' ± {mean.completion_error:.4f}' if mean.completion_error is not None else '')
 
 

@@ -8,8 +8,7 @@ from smelt_jax.evaluate.downstream import Ask, read
 from smelt_jax.evaluate.opened import at_visits
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
-from smelt_jax.storage.files import reach
-from smelt_jax.tasks.tables import tasks_of
+from smelt_jax.tasks.tables import task_folder, tasks_of
 from smelt_jax.tasks.task import Task
 
 HELDOUT = 'heldout'
@@ -70,12 +69,8 @@ def groups_of(tasks: Sequence[Task], whole: Callable[[str], Sequence[Task]]) -> 
 
 def wanted(given: Any, checkpoints: Sequence[Where], against: Sequence[Where], mesh: MeshConfig | None) -> Asked:
     """From the flags of the verb. Raises ValueError, naming the flag, for what cannot be evaluated."""
-    folder = reach(given.task_dir or '.')
+    folder = task_folder(given.task_dir)
     names = [name for name in given.tasks if name != HELDOUT]
-    if given.task_dir and not folder.is_dir():
-        raise ValueError(
-            f'--task_dir={given.task_dir} is no folder; give the one with the tables (CSV) and files of tasks'
-        )
     tasks = tuple(tasks_of(names, folder)) if names else ()
     ask = Ask(
         tasks=tuple(read(task, folder) for task in tasks),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smelt_jax.figures.arms import by_name
+from smelt_jax.figures.depth import depth
 from smelt_jax.figures.domains import domains
 from smelt_jax.figures.effective import effective
 from smelt_jax.figures.frontier import frontier
@@ -11,6 +12,8 @@ from smelt_jax.figures.gain import gain
 from smelt_jax.figures.heldout import heldout
 from smelt_jax.figures.loss_flops import loss_flops
 from smelt_jax.figures.residuals import residuals
+from smelt_jax.figures.scored import SCORES, Scored, scored
+from smelt_jax.figures.shots import shots
 from smelt_jax.figures.style import check_suffix
 from smelt_jax.figures.surface import surface
 from smelt_jax.figures.transfer import transfer
@@ -18,6 +21,7 @@ from smelt_jax.law.asked import named_columns, needed
 from smelt_jax.law.design_report import one_fit, sizes_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import named_fits, pairs_of
+from smelt_jax.law.reading import read
 from smelt_jax.law.scores import pairs_of as pairs_in
 from smelt_jax.law.table import Table, tables
 from smelt_jax.law.units import numbers, share, whole
@@ -101,6 +105,25 @@ def _transfer(given: Any) -> str:
     return f'{named.score}, {", ".join(pairs.arm for pairs in arms)} beside {given.reference}'
 
 
+def _shots(given: Any) -> str:
+    return _scored(given, shots)
+
+
+def _depth(given: Any) -> str:
+    return _scored(given, depth)
+
+
+def _scored(given: Any, drawing: Callable[[Scored, str, str], None]) -> str:
+    if not given.task:
+        raise ValueError('--task is required: a task, or a group of them as core')
+    of = scored(read(needed(given, 'records')), given.task, given.where, given.exclude)
+    score = given.score or SCORES[of.grouped]
+    if score not in SCORES:
+        raise ValueError(f'--score={score}: it is one of {", ".join(SCORES)}')
+    drawing(of, score, given.out)
+    return f'{of.task}, {", ".join(of.lines)}'
+
+
 DRAWN: dict[str, Callable[[Any], str]] = {
     'loss_flops': _loss_flops,
     'frontier': _frontier,
@@ -111,6 +134,8 @@ DRAWN: dict[str, Callable[[Any], str]] = {
     'heldout': _heldout,
     'effective': _effective,
     'transfer': _transfer,
+    'shots': _shots,
+    'depth': _depth,
 }
 
 

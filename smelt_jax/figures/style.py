@@ -28,11 +28,11 @@ def new_figure() -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def panels(count: int, size: tuple[float, float] = SIZE) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` pairs of axes side by side that share their y axis, in the style of `new_figure`."""
+def panels(count: int, size: tuple[float, float] = SIZE, share_y: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` pairs of axes side by side, in the style of `new_figure`. With `share_y` they have one y axis."""
     figure = Figure(figsize=size, dpi=DPI, layout='constrained')
     FigureCanvasAgg(figure)
-    row = list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+    row = list(figure.subplots(1, count, sharey=share_y, squeeze=False)[0])
     for axes in row:
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(which='major', color='0.9', linewidth=0.8)

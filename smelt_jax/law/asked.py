@@ -85,7 +85,7 @@ def named_columns(given: Any) -> Named:
     """What the columns of a table of scores are called. Raises ValueError if none is named as the score."""
     if not given.score:
         raise ValueError('--score is required: the column of what the losses turn into')
-    return Named(given.loss, given.score, given.arm, given.pair, given.group, given.cells)
+    return Named(given.loss, given.score, given.arm, given.pair, given.group, given.cells, given.where, given.exclude)
 
 
 def _grid(given: Any) -> tuple[list[float], list[float]]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from smelt_jax.law.reading import Frame, read
-from smelt_jax.law.select import numbers
+from smelt_jax.law.reading import Frame, endpoints, read
+from smelt_jax.law.select import columns_of, numbers, select
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Named:
       pair: columns that together name a pair; each pair has one row of each arm.
       group: whose values the residuals are told apart by; '' for none.
       cells: that name what a bootstrap draws together.
+      where, exclude: conditions on the rows to take, and on those to leave out.
     """
 
     loss: str
@@ -27,6 +28,8 @@ class Named:
     pair: Sequence[str]
     group: str
     cells: Sequence[str]
+    where: Sequence[str] = ()
+    exclude: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Pairs:
       arm: its name.
       reference, target: (losses [n] in nats per token, scores [n]) of the reference and of the arm.
       groups, cells: labels [n].
+      notes: what was left out of the rows, and why.
     """
 
     arm: str
@@ -44,15 +48,27 @@ class Pairs:
     target: tuple[np.ndarray, np.ndarray]
     groups: list[str]
     cells: list[str]
+    notes: tuple[str, ...] = ()
 
 
 def pairs_of(records: Sequence[str], named: Named, reference: str) -> list[Pairs]:
     """The pairs of every arm with the reference, in the order of the arms in the table.
 
+    Of records those at the visits of training, of annealed branches if there are any, unless conditions say otherwise; they
+    must be of one task.
+
     Raises:
-      ValueError: a column or arm is not there, or a pair lacks a row or has two.
+      ValueError: a column or arm is not there, a pair lacks a row or has two, or records are of several tasks or packs.
     """
-    frame = read(records)
+    frame = select(read(records), named.where, named.exclude)
+    if frame.records:
+        tasks = list(dict.fromkeys(frame.column('task')))
+        if len(tasks) > 1:
+            raise ValueError(
+                f'the records are of {len(tasks)} tasks, {", ".join(tasks)}; choose one: --where=task==core'
+            )
+        conditions = (*named.where, *named.exclude)
+        frame = endpoints(frame, {'task', *(name for condition in conditions for name in columns_of(condition))})
     arms = [str(value) for value in frame.column(named.arm)]
     others = [arm for arm in dict.fromkeys(arms) if arm != reference]
     if reference not in arms or not others:
@@ -68,7 +84,7 @@ def pairs_of(records: Sequence[str], named: Named, reference: str) -> list[Pairs
             raise ValueError(f'{pair} is not in both of {reference} and {arm}; pairs have a row of each')
         first, second = list(base.values()), [mine[key] for key in base]
         labels = [groups[i] for i in first], [cells[i] for i in first]
-        found.append(Pairs(arm, (loss[first], score[first]), (loss[second], score[second]), *labels))
+        found.append(Pairs(arm, (loss[first], score[first]), (loss[second], score[second]), *labels, frame.notes))
     return found
 
 

@@ -24,7 +24,8 @@ def transfer_answer(
       ValueError: as `pairs_of`, or there are too few points for a curve.
     """
     rows, counts, data = [], [], []
-    for pairs in pairs_of(records, named, reference):
+    arms = pairs_of(records, named, reference)
+    for pairs in arms:
         won = wins(pairs.reference[1], pairs.target[1], lower_is_better)
         curve, found = beyond(pairs.reference, pairs.target, pairs.groups, pairs.cells, replicates, seed)
         for one in found:
@@ -46,4 +47,5 @@ def transfer_answer(
     ]
     shape = dataclasses.asdict(curve)
     lines = ['curve of ' + reference + ': ' + ', '.join(f'{name} {value:.4g}' for name, value in shape.items())]
+    lines += arms[0].notes
     return Answer(tables, {'score': named.score, 'reference': reference, 'arms': data}, lines)

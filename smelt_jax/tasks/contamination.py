@@ -44,6 +44,20 @@ class Overlap(NamedTuple):
         return self.found / self.runs if self.runs else 0.0
 
 
+class Hit(NamedTuple):
+    """An example with a run that stands in the corpus.
+
+    Attributes:
+      example: its number, from 0.
+      text: its words, as they are compared.
+      run: the first of its runs that was found.
+    """
+
+    example: int
+    text: str
+    run: str
+
+
 def overlaps(
     examples: Mapping[str, Sequence[Example]], texts: Iterable[str | bytes], n: int = WORDS
 ) -> dict[str, Overlap]:
@@ -51,6 +65,13 @@ def overlaps(
 
     An example's words are those of its gold context, its chain of thought, its gold continuation.
     """
+    return {task: overlap for task, (overlap, _) in looked_up(examples, texts, n).items()}
+
+
+def looked_up(
+    examples: Mapping[str, Sequence[Example]], texts: Iterable[str | bytes], n: int = WORDS
+) -> dict[str, tuple[Overlap, list[Hit]]]:
+    """As `overlaps`, with the examples that were found."""
     sought = _Sought(n)
     runs_of = {task: [sought.add(_words(example)) for example in each] for task, each in examples.items()}
     sought.close()
@@ -65,10 +86,18 @@ def overlaps(
     for task, each in runs_of.items():
         different = np.unique(np.concatenate([np.zeros(0, np.uint64), *each]))
         there = sought.found(different)
-        hits = [bool(sought.found(runs).any()) for runs in each]
+        first = {
+            number: int(at[0]) for number, runs in enumerate(each) if len(at := np.flatnonzero(sought.found(runs)))
+        }
+        hits = [_hit(number, examples[task][number], start, n) for number, start in first.items()]
         short = sum(not len(runs) for runs in each)
-        found[task] = Overlap(len(each), short, sum(hits), len(different), int(there.sum()))
+        found[task] = Overlap(len(each), short, len(hits), len(different), int(there.sum())), hits
     return found
+
+
+def _hit(number: int, example: Example, start: int, n: int) -> Hit:
+    words = _words(example)
+    return Hit(number, ' '.join(words), ' '.join(words[start : start + n]))
 
 
 def _words(example: Example) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from etils import epath
 
 from smelt_jax.screen import Progress
-from smelt_jax.storage.files import naming
+from smelt_jax.storage.files import naming, reach
 from smelt_jax.tasks.task import KINDS, NORMALISATIONS, Task
 
 # As llm-foundry calls them. What it takes to judge generated code is to run it, which nothing here does.
@@ -66,6 +66,14 @@ def tasks_of(
             if not is_made(task) and not any((folder / each).exists() for each in (file, f'{file}.gz')):
                 raise ValueError(f'{folder / file} of task {task.name} is not there; bring it, or leave the task out')
     return list(chosen.values())
+
+
+def task_folder(text: str) -> epath.Path:
+    """The folder that --task_dir=TEXT names; '' is this one. Raises ValueError if it is none."""
+    folder = reach(text or '.')
+    if not folder.is_dir():
+        raise ValueError(f'--task_dir={text} is no folder; give the one with the tables (CSV) and files of tasks')
+    return folder
 
 
 def is_made(task: Task) -> bool:
