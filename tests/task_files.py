@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
 from etils import epath
 
-from smelt_jax.data.tokenizer import ByteTokenizer, Tokenizer, train_bpe
+from smelt_jax.data.tokenizer import EOS_TEXT, ByteTokenizer, SubwordTokenizer, Tokenizer, train_bpe
 from smelt_jax.tasks.example import Example
 from smelt_jax.tasks.request import Request, Scored
 from smelt_jax.tasks.task import Task
@@ -24,6 +25,23 @@ LINES = [
 ] * 3
 BYTES = ByteTokenizer()
 BPE = train_bpe(LINES, 400)
+
+
+def with_split(pattern: str, *steps: tokenizers.pre_tokenizers.PreTokenizer) -> SubwordTokenizer:
+    """A byte-level BPE that parts words as a published tokenizer does."""
+    hf = tokenizers.Tokenizer(tokenizers.models.BPE())
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), 'isolated')
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    hf.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([*steps, split, byte_level])
+    hf.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    hf.train_from_iterator(
+        LINES, tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=[EOS_TEXT], initial_alphabet=alphabet)
+    )
+    return SubwordTokenizer(hf.to_str(), 'made')
+
+
+WILD = with_split('.*')  # lines to their end, whatever they are: words go together, and so may not be cut
 
 
 def task(kind: str = 'multiple_choice', **changes: Any) -> Task:

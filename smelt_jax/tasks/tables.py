@@ -82,17 +82,17 @@ def is_made(task: Task) -> bool:
 
 
 def _matching(name: str, rows: dict[str, dict[str, str]], folder: epath.Path) -> Iterator[dict[str, str] | Task]:
-    made = _made()
     if name in rows:
         yield rows[name]
-    elif name == MADE_GROUP:
+        return
+    if found := [row for row in rows.values() if name.lower() in (row['group'], ALL)]:
+        yield from found
+        return
+    made = _made()
+    if name == MADE_GROUP:
         yield from made.values()
     elif f'{MADE_GROUP}:{name.removeprefix("made:")}' in made:
         yield made[f'{MADE_GROUP}:{name.removeprefix("made:")}']
-    elif name == ALL and rows:
-        yield from rows.values()
-    elif found := [row for row in rows.values() if row['group'] == name.lower()]:
-        yield from found
     elif matched := fnmatch.filter([*rows, *made], name):
         yield from (rows[each] if each in rows else made[each] for each in matched)
     elif not folder.exists():
