@@ -177,11 +177,13 @@ class _Work:
         return [tokenizer.decode(tokens).decode('utf-8', 'replace') for tokens in made]
 
     def _stops(self) -> tuple[str, ...]:
-        """Where an answer is sure to be over: at the next example, or where there is no chain of thought at the joint."""
+        """Where an answer is sure to be over: at the next question, or without a chain of thought at the joint, unless what is
+        generated begins with it."""
         task = self._task
         if task.question:
             return (task.joint + task.question,)
-        return () if task.reasoning else (task.joint,)
+        space = task.delimiter[len(task.delimiter.rstrip()) :]
+        return () if task.reasoning or task.joint in space else (task.joint,)
 
 
 def _scores(task: Task, summary: Summary) -> Record:
