@@ -121,6 +121,10 @@ def test_depth_has_the_held_out_loss_beside_the_scores(frame: Frame) -> None:
     assert labels(figure)[:2] == ['a-baseline, 1 shot', 'a-smelt, 1 shot']
     assert [axes.get_ylabel() for axes in figure.axes][2] == 'held-out loss (nats per token)'
     assert points(figure, 2)[COLOURS[1]] == pytest.approx(np.array([[1, 2.4], [2, 2.3], [3, 2.2]]))
+    one = frame.take(
+        [t != 'heldout' or n == 'a-smelt' for t, n in zip(*map(frame.column, ('task', 'name')), strict=True)]
+    )
+    assert len(depth.figure(scored(one, 'hellaswag', ['shots==1']), 'accuracy').axes) == 3
     without = frame.take([task != 'heldout' for task in frame.column('task')])
     assert len(depth.figure(scored(without, 'hellaswag', ['shots==1']), 'accuracy').axes) == 2
 
