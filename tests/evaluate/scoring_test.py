@@ -1,24 +1,23 @@
 """A score is the plain log-probability of the span, whatever else is asked, in whatever order, on however many devices."""
 
-import functools
 import json
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 import pytest
-from models import TINY, edit, jit, params_of
+from models import TINY, edit, params_of
 from runs_helper import ROOT, free_port
+from scores import log_probs, slow
 
 from smelt_jax.evaluate.filling import rung
 from smelt_jax.evaluate.questions import documents_of
 from smelt_jax.evaluate.scoring import Scorer
 from smelt_jax.model.config import ModelConfig
-from smelt_jax.model.transformer import Transformer
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices, one_device
 from smelt_jax.tasks.request import Request, Scored
@@ -34,35 +33,6 @@ def made_up(seed: int = 0) -> list[Request]:
     rng = np.random.default_rng(seed)
     spans = [(length, start) for length in LENGTHS for start in sorted({1, length // 2, length - 1})] * 2
     return [Request(rng.integers(0, MODEL.vocab, length, np.int32), start, '') for length, start in spans]
-
-
-@functools.cache
-def logits_function(model: ModelConfig, visits: int) -> Callable:
-    """All logits of one document, by a matrix product over the whole vocabulary."""
-
-    def logits(params: dict, tokens: jax.Array) -> jax.Array:
-        ones, positions = np.ones((1, len(tokens)), np.int32), np.arange(len(tokens), dtype=np.int32)[None]
-        output = Transformer(model).apply({'params': params}, tokens[None], ones, positions, visits=visits)
-        return output.hidden_BTD[0].astype(np.float32) @ params['head']
-
-    return jit(logits)
-
-
-def log_probs(model: ModelConfig, params: dict, tokens: np.ndarray, visits: int) -> np.ndarray:
-    """float64 [n, V]: of what follows each token."""
-    logits = np.asarray(logits_function(model, visits)(params, tokens), np.float64)
-    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-
-
-def slow(model: ModelConfig, params: dict, requests: Sequence[Request], visits: int) -> list[Scored]:
-    """One request at a time, token by token."""
-    scored = []
-    for request in requests:
-        found = log_probs(model, params, request.tokens, visits)
-        span = [(found[at - 1], request.tokens[at]) for at in range(request.start, len(request.tokens))]
-        total = math.fsum(row[token] for row, token in span)
-        scored.append(Scored(total, len(span), all(np.argmax(row) == token for row, token in span)))
-    return scored
 
 
 def scorer(model: ModelConfig = MODEL, visits: int | None = None, params: dict | None = None, **sizes: int) -> Scorer:

@@ -5,7 +5,7 @@ from task_files import BPE, BYTES, REAL, WILD, example, task
 
 from smelt_jax.data.tokenizer import Tokenizer
 from smelt_jax.tasks.example import Example
-from smelt_jax.tasks.prompts import generation_prompts, openings, prompts
+from smelt_jax.tasks.prompts import openings, prompts
 from smelt_jax.tasks.reading import examples, shot_pool
 from smelt_jax.tasks.tables import tasks_of
 from smelt_jax.tasks.task import KINDS
@@ -131,7 +131,7 @@ def test_overflow_is_counted(tokenizer: Tokenizer) -> None:
 def test_generation_leaves_room_and_ends_in_no_white_space() -> None:
     some = [example('generation', i) for i in range(12)]
     how = task('generation', delimiter='\nA: think. ', reasoning=' #### ')
-    full = generation_prompts(how, some, 2, 0, BPE, 500, 100)
+    full = [opening.tokens for opening in openings(how, some, 2, 0, BPE, 500, 100)]
     text = BPE.decode(full[3]).decode()
     assert text.endswith('\nWhich colour 3?\nA: think.')
     assert text.count(' #### ') == 2
@@ -161,3 +161,10 @@ def test_the_published_tasks_fit_and_are_what_the_tokenizer_says() -> None:
         for made in prompts(each, every[:2], each.shots, 0, BPE, 700, pool):
             assert made.cut == 0 or made.dropped == each.shots
             assert all(len(request.tokens) <= 700 for request in made.requests)
+
+
+def test_some_examples_have_the_prompts_that_they_have_among_all() -> None:
+    how, some = task(), [example('multiple_choice', i) for i in range(9)]
+    every = prompts(how, some, 2, 0, BYTES, 500)
+    for one, index in zip(prompts(how, some, 2, 0, BYTES, 500, only=[7, 2]), (7, 2), strict=True):
+        assert [r.tokens.tolist() for r in one.requests] == [r.tokens.tolist() for r in every[index].requests]
