@@ -156,6 +156,9 @@ def test_nothing_is_written_for_rows_that_have_ended():
             slots_XSGH = np.asarray(leaf.reshape(-1, *leaf.shape[-4:])[:, row])
             assert np.all(np.any(slots_XSGH[:, :size] != 0, axis=(2, 3)))
             assert not np.any(slots_XSGH[:, size:])
+    every = np.arange(MODEL.vocab, dtype=np.int32)  # all end at once, and within the stretch
+    _, new_BI = compiled.stretch(PARAMS, cache, rows, GREEDY.numbers(), every)
+    assert np.array_equal(np.asarray(new_BI) >= 0, (left_B > 0)[:, None] & (np.arange(STRETCH) == 0))
 
 
 def test_it_ends_when_all_rows_have(monkeypatch):
