@@ -33,9 +33,9 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
       `tokens` that the requests' documents have (n − 1 of each request), `requests`, `asked_share` of the tokens that are
       scored, `padding_share` of the batches' tokens, `programs` compiled and the `compile_seconds`; `seconds`,
       `cpu_seconds`, `tokens_per_second` of scoring and `plain_tokens_per_second` (medians); `ratio`, the median of each
-      repeat's, and `cpu_ratio`, that of CPU seconds a token, which other load changes less; `outside_share`, how much longer
-      scoring takes than its batches alone, as a share; `prepare_share`, CPU seconds that making the batches takes, of all;
-      `load_average`.
+      repeat's, and `cpu_ratio`, that of CPU seconds a token, which other load changes less; `outside_share`, of
+      scoring's time what its batches alone do not take, and `outside_cpu_share`, that of CPU seconds; `prepare_share`, CPU
+      seconds that making the batches takes, of all; `load_average`.
     """
     params = jax.jit(lambda: init_params(run.model, run.seed))()
     scoring = Scorer(run.model, params, one_device())
@@ -77,6 +77,9 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
     def ratio(i: int) -> float:
         return statistics.median(plain[i] / plain_tokens / (score[i] / tokens) for plain, score, *_ in turns)
 
+    def outside(i: int) -> float:
+        return 1 - statistics.median(device[i] / score[i] for _, score, device, _ in turns)
+
     return {
         'tokens': tokens,
         'requests': len(requests),
@@ -90,7 +93,8 @@ def measure(run: RunConfig, repeats: int = 10) -> dict[str, Any]:
         'plain_tokens_per_second': plain_tokens / statistics.median(plain[0] for plain, *_ in turns),
         'ratio': ratio(0),
         'cpu_ratio': ratio(1),
-        'outside_share': 1 - statistics.median(device[0] / score[0] for _, score, device, _ in turns),
+        'outside_share': outside(0),
+        'outside_cpu_share': outside(1),
         'prepare_share': statistics.median(prepare[1] / score[1] for _, score, _, prepare in turns),
         'load_average': os.getloadavg()[0],
     }
