@@ -65,6 +65,16 @@ def test_sizes_are_those_asked_for() -> None:
         assert made.induction(random, 5, 5)[0].count(' ') == 6
 
 
+def test_all_sorts_are_made() -> None:
+    """Every bracket, every number of closers, every place to ask for, both signs."""
+    answers = [answer for _, answer in made.pairs('dyck', 400, 0, heldout=False)]
+    assert {answer.count(' ') + 1 for answer in answers} == {1, 2, 3, 4}
+    assert {answer[0] for answer in answers} == set(CLOSERS.values())
+    letters = [context[6:].split() for context, _ in made.pairs('induction', 400, 0, heldout=False)]
+    assert {line.index(line[-1]) for line in letters if len(line) == 13} == set(range(11))
+    assert {context.split()[1] for context, _ in made.pairs('arithmetic', 40, 0, heldout=False)} == {'+', '-'}
+
+
 @pytest.mark.parametrize('name', made.MADE)
 def test_held_out_pairs_are_in_no_training_text(name: str) -> None:
     """Of the small spaces nearly every training pair occurs here; a longer line would show if it began like a held-out one."""
