@@ -1,9 +1,9 @@
 """Made-up text whose answers are known: a pair is a context and its one right continuation.
 
     dyck        Close: [ < ( ) =   → > ]      closers of what is open, innermost first, as in BIG-bench's task of this name
-    copy        Copy: q x q =      → q x q    the letters once more
+    copy        Copy: qxq =        → qxq      the letters once more
     arithmetic  12 + 7 =           → 19       sums and differences of operands of one or two digits, never below zero
-    induction   Next: k f q m k    → f        what followed this letter before; the letters before it all differ
+    induction   Next: kfqmk        → f        what followed this letter before; the letters before it all differ
 
 `=` ends a question that could go on: without it nothing says whether to close a bracket or to open one more.
 
@@ -20,10 +20,10 @@ import numpy as np
 
 MADE = ('dyck', 'copy', 'arithmetic', 'induction')
 DELIMITER, JOINT = ' ', '\n'
-DOCUMENTS, DOCUMENT_PAIRS = 4096, 24
+DOCUMENTS, DOCUMENT_PAIRS = 8192, 24
 # What guessing scores, of one who knows how long the answer is and which symbols it may have: any closers (dyck), letters
 # (copy), numbers of as many digits (arithmetic), letters of the context but for the last (induction).
-CHANCE = {'dyck': 0.0830, 'copy': 0.0003, 'arithmetic': 0.0316, 'induction': 0.1689}
+CHANCE = {'dyck': 0.0830, 'copy': 7.4e-6, 'arithmetic': 0.0316, 'induction': 0.1899}
 
 _CLOSER = {'(': ')', '[': ']', '{': '}', '<': '>'}
 _OPENERS = ''.join(_CLOSER)
@@ -49,9 +49,9 @@ def dyck(random: np.random.Generator, left: int = 4, closed: int = 6) -> tuple[s
     return f'Close: {" ".join(shown)} =', ' '.join(stack[::-1])
 
 
-def copy(random: np.random.Generator, shortest: int = 2, longest: int = 6) -> tuple[str, str]:
+def copy(random: np.random.Generator, shortest: int = 3, longest: int = 10) -> tuple[str, str]:
     """`shortest` to `longest` letters, of which some may be the same."""
-    text = ' '.join(_LETTERS[i] for i in random.integers(26, size=random.integers(shortest, longest + 1)))
+    text = ''.join(_LETTERS[i] for i in random.integers(26, size=random.integers(shortest, longest + 1)))
     return f'Copy: {text} =', text
 
 
@@ -63,11 +63,11 @@ def arithmetic(random: np.random.Generator) -> tuple[str, str]:
     return f'{max(a, b)} - {min(a, b)} =', str(abs(a - b))
 
 
-def induction(random: np.random.Generator, shortest: int = 4, longest: int = 12) -> tuple[str, str]:
+def induction(random: np.random.Generator, shortest: int = 4, longest: int = 10) -> tuple[str, str]:
     """`shortest` to `longest` different letters, then one of them again, any but the last."""
     letters = [_LETTERS[i] for i in random.permutation(26)[: random.integers(shortest, longest + 1)]]
     asked = random.integers(len(letters) - 1)
-    return f'Next: {" ".join([*letters, letters[asked]])}', letters[asked + 1]
+    return f'Next: {"".join(letters)}{letters[asked]}', letters[asked + 1]
 
 
 _MAKERS: dict[str, Callable[[np.random.Generator], tuple[str, str]]] = {
@@ -105,8 +105,12 @@ def pairs(name: str, count: int, seed: int, heldout: bool) -> list[tuple[str, st
 
 
 def document(name: str, index: int) -> str:
-    """Training text: 1 to DOCUMENT_PAIRS pairs, joined as a prompt joins its examples. Each index has its own."""
-    shown = pairs(name, 1 + index % DOCUMENT_PAIRS, index, heldout=False)
+    """Training text: pairs joined as a prompt joins its examples. Each index has its own.
+
+    Of every DOCUMENT_PAIRS documents half have one pair, a third of the others two, and one has all: 24, 12, 8, 6, 4, 4, 3 …
+    Where the context is short, what is alike in it is found soon; what is learned there then serves long ones.
+    """
+    shown = pairs(name, DOCUMENT_PAIRS // (1 + index % DOCUMENT_PAIRS), index, heldout=False)
     return JOINT.join(f'{context}{DELIMITER}{continuation}' for context, continuation in shown)
 
 

@@ -37,7 +37,7 @@ def computed(context: str) -> str:
 
 def recalled(context: str) -> str:
     """What followed the last letter, if it has been there once before and never else."""
-    letters = context.removeprefix('Next: ').split(' ')
+    letters = context.removeprefix('Next: ')
     (place,) = [i for i, letter in enumerate(letters[:-1]) if letter == letters[-1]]
     return letters[place + 1]
 
@@ -61,15 +61,25 @@ def test_sizes_are_those_asked_for() -> None:
         assert continuation.count(' ') < 2
         assert context.count(' ') <= 2 + 3
         assert set(context[7:-2]) <= set('()[]{}<> ')
-        assert made.copy(random, 3, 3)[1].count(' ') == 2
-        assert made.induction(random, 5, 5)[0].count(' ') == 6
+        assert len(made.copy(random, 3, 3)[1]) == 3
+        assert len(made.induction(random, 5, 5)[0]) == len('Next: ') + 6
+
+
+def test_all_sorts_are_made() -> None:
+    """Every bracket, every number of closers, every place to ask for, both signs."""
+    answers = [answer for _, answer in made.pairs('dyck', 400, 0, heldout=False)]
+    assert {answer.count(' ') + 1 for answer in answers} == {1, 2, 3, 4}
+    assert {answer[0] for answer in answers} == set(CLOSERS.values())
+    letters = [context[6:] for context, _ in made.pairs('induction', 400, 0, heldout=False)]
+    assert {line.index(line[-1]) for line in letters if len(line) == 11} == set(range(9))
+    assert {context.split()[1] for context, _ in made.pairs('arithmetic', 40, 0, heldout=False)} == {'+', '-'}
 
 
 @pytest.mark.parametrize('name', made.MADE)
 def test_held_out_pairs_are_in_no_training_text(name: str) -> None:
     """Of the small spaces nearly every training pair occurs here; a longer line would show if it began like a held-out one."""
     heldout = {' '.join(pair) for pair in made.pairs(name, 256, seed=0, heldout=True)}
-    documents = [made.document(name, index) for index in range(500)]
+    documents = [made.document(name, index) for index in range(1500)]
     assert all(made.is_heldout(*pair) for pair in made.pairs(name, 256, seed=1, heldout=True))
     assert not heldout & {line for document in documents for line in document.split('\n')}
     text = '\n'.join(['', *documents, ''])
@@ -100,8 +110,8 @@ def test_chance_is_what_guessing_scores(name: str) -> None:
     def guess(context: str, continuation: str) -> float:
         if name == 'arithmetic':
             return 1 / {1: 10, 2: 90, 3: 99}[len(continuation)]
-        options = {'dyck': 4, 'copy': 26, 'induction': len(set(context[6:].split())) - 1}[name]
-        return float(options) ** -len(continuation.split())
+        options = {'dyck': 4, 'copy': 26, 'induction': len(set(context[6:])) - 1}[name]
+        return float(options) ** -len(continuation.replace(' ', ''))
 
     random = np.random.default_rng(0)
     maker = getattr(made, name)
@@ -109,11 +119,10 @@ def test_chance_is_what_guessing_scores(name: str) -> None:
     assert abs(mean - made.CHANCE[name]) < 0.03 * made.CHANCE[name]
 
 
-def test_documents_hold_from_one_pair_to_all() -> None:
-    lengths = {made.document('copy', index).count('\n') + 1 for index in range(2 * made.DOCUMENT_PAIRS)}
-    assert lengths == set(range(1, made.DOCUMENT_PAIRS + 1))
-    first, second = made.document('dyck', 1), made.document('dyck', 1 + made.DOCUMENT_PAIRS)
-    assert first != second
+def test_documents_hold_one_pair_or_many() -> None:
+    lengths = [made.document('copy', index).count('\n') + 1 for index in range(48)]
+    assert lengths == [24 // divisor for divisor in range(1, 25)] * 2
+    assert made.document('copy', 0) != made.document('copy', 24)
 
 
 def test_too_many_are_refused() -> None:
