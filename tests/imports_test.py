@@ -228,7 +228,11 @@ def tree(root: Path, **files: str) -> Path:
         ('smelt_jax__model__block', 'import smelt_jax.cli.flags', 'model may not import cli.flags'),
         ('smelt_jax__law__fit', 'from jax import numpy', 'law does without jax, and imports jax'),
         ('smelt_jax__model__block', 'from ml_collections import ConfigDict', 'know ml_collections'),
-        ('smelt_jax__evaluate__answer', 'from lm_eval.api import model', 'harness.py imports lm_eval, which is an extra'),
+        (
+            'smelt_jax__evaluate__answer',
+            'from lm_eval.api import model',
+            'harness.py imports lm_eval, which is an extra',
+        ),
         ('smelt_jax__attic__old', '', 'attic is no room'),
         ('pallas_kernels__routing', 'import flax.linen', 'pallas_kernels imports jax alone, not flax'),
         ('pallas_kernels__routing', 'import smelt_jax.batch', 'pallas_kernels may not import batch'),

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
+import lm_eval.models  # noqa: F401  (it registers its own only where none is registered yet)
 import numpy as np
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM

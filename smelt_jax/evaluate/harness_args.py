@@ -70,13 +70,14 @@ def arguments(given: Mapping[str, Any]) -> Args:
 
 
 def check_flags(batch_size: Any, max_batch_size: Any, device: Any) -> None:
-    """Raises ValueError for flags of the harness that would have no effect. A batch size of 1 is what it says by itself."""
+    """Raises ValueError for flags of the harness that would have no effect. What it says by itself, a
+    batch size of 1 and cuda:0, is let pass."""
     if max_batch_size is not None or not (batch_size in (None, 1, '1') or str(batch_size).startswith('auto')):
         raise ValueError(
             f'batch_size={batch_size}, max_batch_size={max_batch_size}: leave them out; batches are counted in tokens: '
             f'--model_args …,batch_tokens=N, and batch_rows=N where text is generated'
         )
-    if device is not None:
+    if device not in (None, 'cuda:0'):
         raise ValueError(f'device={device}: leave it out; jax takes all devices, or those that JAX_PLATFORMS says')
 
 
