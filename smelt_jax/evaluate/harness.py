@@ -36,7 +36,14 @@ from smelt_jax.tasks.request import Request, Scored
 class Smelt(LM):
     """`harness_args.Args` says what --model_args may hold."""
 
-    def __init__(self, batch_size: Any = None, max_batch_size: Any = None, device: Any = None, **given: Any) -> None:
+    def __init__(
+        self,
+        batch_size: Any = None,
+        max_batch_size: Any = None,
+        device: Any = None,
+        trust_remote_code: Any = None,  # is said of data sets, and told to every model
+        **given: Any,
+    ) -> None:
         """Raises ValueError or FileNotFoundError, one line, for what cannot be evaluated so."""
         super().__init__()
         check_flags(batch_size, max_batch_size, device)

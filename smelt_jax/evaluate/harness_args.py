@@ -61,6 +61,8 @@ def arguments(given: Mapping[str, Any]) -> Args:
             raise ValueError(f'model_args: {name}={value} is no whole number from {LEAST[name]} on')
     if given.get('checkpoint') in (None, ''):
         raise ValueError('model_args: checkpoint=DIR[@STEP] is missing, a run directory')
+    if given.get('pack', '') is None:
+        raise ValueError('model_args: pack=None is no folder; leave it out for the pack of the run')
     # The harness reads a folder whose name is a number as one.
     texts = {name: str(value) for name, value in given.items() if name not in LEAST}
     args = Args(**{**given, **texts})
@@ -70,8 +72,8 @@ def arguments(given: Mapping[str, Any]) -> Args:
 
 
 def check_flags(batch_size: Any, max_batch_size: Any, device: Any) -> None:
-    """Raises ValueError for flags of the harness that would have no effect. What it says by itself, a
-    batch size of 1 and cuda:0, is let pass."""
+    """Raises ValueError for flags of the harness that would have no effect. What it says by itself, a batch
+    size of 1 and cuda:0, is let pass."""
     if max_batch_size is not None or not (batch_size in (None, 1, '1') or str(batch_size).startswith('auto')):
         raise ValueError(
             f'batch_size={batch_size}, max_batch_size={max_batch_size}: leave them out; batches are counted in tokens: '
@@ -92,14 +94,22 @@ def sampling(asked: Mapping[str, Any], seed: int) -> Sampling:
             known = ', '.join((LENGTHS[0], *DRAWS))
             raise ValueError(f'gen_kwargs: {name}={value} is not known here; leave it out. There are {known}')
     said = {name: value for name, value in asked.items() if value is not None}
-    until = said.get('until', ())
-    lengths = (int(said[name]) for name in LENGTHS if name in said)
-    draws = said.get('do_sample', said.get('temperature', 0) > 0)
+    until, draws = said.get('until', ()), said.get('do_sample', _number(said, 'temperature', 0) > 0)
+    if not isinstance(draws, bool):
+        raise ValueError(f'gen_kwargs: do_sample={draws!r} is neither true nor false')
+    length = next((name for name in LENGTHS if name in said), LENGTHS[0])
     return Sampling(
-        new_tokens=next(lengths, NEW_TOKENS),
-        temperature=float(said.get('temperature', 1)) if draws else 0.0,
-        top_k=int(said.get('top_k', 0)),
-        top_p=float(said.get('top_p', 1)),
+        new_tokens=int(_number(said, length, NEW_TOKENS)),
+        temperature=_number(said, 'temperature', 1) if draws else 0.0,
+        top_k=int(_number(said, 'top_k', 0)),
+        top_p=_number(said, 'top_p', 1),
         seed=seed,
         stops=(until,) if isinstance(until, str) else tuple(until),
     )
+
+
+def _number(said: Mapping[str, Any], name: str, default: float) -> float:
+    try:
+        return float(said.get(name, default))
+    except (TypeError, ValueError):
+        raise ValueError(f'gen_kwargs: {name}={said[name]!r} is no number') from None
