@@ -16,7 +16,10 @@ setuptools.setup(
     license='Apache-2.0',
     python_requires='>=3.11',
     packages=setuptools.find_packages(include=['smelt_jax*', 'pallas_kernels*', 'experiments*']),
-    entry_points={'console_scripts': ['smelt = smelt_jax.cli.main:command']},
+    entry_points={
+        'console_scripts': ['smelt = smelt_jax.cli.main:command', 'smelt-lm-eval = smelt_jax.cli.harness:command'],
+        'lm_eval.models': ['smelt = smelt_jax.evaluate.harness:Smelt'],  # lm-eval after 0.4.13 reads it
+    },
     install_requires=[
         'absl-py>=2.1',
         'array-record>=0.8; sys_platform != "win32"',
@@ -41,7 +44,7 @@ setuptools.setup(
         'cuda': ['jax[cuda13]'],
         # In no lock file: torch alone outweighs all the rest. Tests that need it skip without it.
         'hf': ['torch', 'transformers>=4.57'],
-        'eval': ['lm-eval>=0.4.9'],
+        'eval': ['lm-eval>=0.4.13'],
         'dev': [
             'hypothesis>=6.100',
             'libtpu>=0.0.40; sys_platform == "linux" and platform_machine == "x86_64"',  # compiles for TPUs, without one

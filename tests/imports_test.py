@@ -93,6 +93,7 @@ LOADS_NO_JAX = (
     'experiments',
 )
 KNOWS_ML_COLLECTIONS = ('smelt_jax/config.py', 'smelt_jax/cli/flags.py', 'experiments/')
+KNOWS_LM_EVAL = 'smelt_jax/evaluate/harness.py'
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -149,6 +150,8 @@ def broken_imports(root: Path) -> Iterator[str]:
                 yield f'{where}: {here} does without jax, and imports {other}'
             elif other in JAX - {'jax'} and here == 'pallas_kernels':
                 yield f'{where}: pallas_kernels imports jax alone, not {other}'
+            elif other == 'lm_eval' and where != KNOWS_LM_EVAL:
+                yield f'{where}: only {KNOWS_LM_EVAL} imports lm_eval, which is an extra'
             elif other == 'ml_collections' and not where.startswith(KNOWS_ML_COLLECTIONS):
                 yield f'{where}: only {", ".join(KNOWS_ML_COLLECTIONS)} know ml_collections'
 
@@ -225,6 +228,11 @@ def tree(root: Path, **files: str) -> Path:
         ('smelt_jax__model__block', 'import smelt_jax.cli.flags', 'model may not import cli.flags'),
         ('smelt_jax__law__fit', 'from jax import numpy', 'law does without jax, and imports jax'),
         ('smelt_jax__model__block', 'from ml_collections import ConfigDict', 'know ml_collections'),
+        (
+            'smelt_jax__evaluate__answer',
+            'from lm_eval.api import model',
+            'harness.py imports lm_eval, which is an extra',
+        ),
         ('smelt_jax__attic__old', '', 'attic is no room'),
         ('pallas_kernels__routing', 'import flax.linen', 'pallas_kernels imports jax alone, not flax'),
         ('pallas_kernels__routing', 'import smelt_jax.batch', 'pallas_kernels may not import batch'),

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict, config_flags
 from smelt_jax.cli import pages
 from smelt_jax.config import RunConfig, from_dict, resolve
 from smelt_jax.parallel.config import MeshConfig
-from smelt_jax.storage.files import reach
+from smelt_jax.storage.files import at_step
 
 FLAGS = flags.FLAGS
 
@@ -50,18 +50,7 @@ def define_checkpoints(help_text: str, several: bool = False) -> None:
 def given_checkpoints(flag: str = 'checkpoint') -> list[tuple[str, int | None]]:
     """What --checkpoint, or another flag, says: (run directory, step or None for the latest). A directory that is there by the
     whole name, @ and all, is meant. Raises ValueError, naming the entry."""
-    return [_checkpoint(flag, entry) for entry in FLAGS[flag].value or ()]
-
-
-def _checkpoint(flag: str, entry: str) -> tuple[str, int | None]:
-    folder, at, step = entry.rpartition('@')
-    if not at or reach(entry).exists():
-        folder, step = entry, ''
-    elif not re.fullmatch('[0-9]+', step):
-        raise ValueError(f'--{flag}={entry}: there is no such folder, and {step!r} is no step; give DIR or DIR@STEP')
-    if not folder:
-        raise ValueError(f'--{flag}={entry}: names no folder; give DIR or DIR@STEP')
-    return folder, int(step) if step else None
+    return [at_step(entry, f'--{flag}') for entry in FLAGS[flag].value or ()]
 
 
 def define_mesh() -> None:

@@ -4,6 +4,7 @@ what only a file system can do; `is_local` is the one place that asks."""
 import contextlib
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 
 from etils import epath
@@ -36,6 +37,19 @@ def reach(path: epath.PathLike) -> epath.Path:
         if not (_installed(client) or _installed('tensorflow')):  # epath prefers the second
             raise ValueError(f'{path}: it takes {client} to reach it, which is not there; pip install {client}')
     return found
+
+
+def at_step(given: str, flag: str) -> tuple[str, int | None]:
+    """What DIR[@STEP] says: (folder, step or None for the latest). A folder that is there by the whole name, @ and all, is
+    meant. Raises ValueError, beginning with `flag`=`given`."""
+    folder, at, step = given.rpartition('@')
+    if not at or reach(given).exists():
+        folder, step = given, ''
+    elif not re.fullmatch('[0-9]+', step):
+        raise ValueError(f'{flag}={given}: there is no such folder, and {step!r} is no step; give DIR or DIR@STEP')
+    if not folder:
+        raise ValueError(f'{flag}={given}: names no folder; give DIR or DIR@STEP')
+    return folder, int(step) if step else None
 
 
 def _installed(package: str) -> bool:

@@ -9,6 +9,7 @@ packed documents have none in front.
 
 import itertools
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,22 @@ class Split(NamedTuple):
 
     tokens: np.ndarray
     start: int
+
+
+def shortened(splits: Sequence[Split], room: int) -> tuple[list[Split], int]:
+    """Splits of which none is longer than `room`, and how many tokens too long the longest was: so many are cut from the left
+    of each, but for the last one before its span. ValueError if a span, with one token before it, has no room."""
+    cut = max(0, max(len(split.tokens) for split in splits) - room)
+    found = []
+    for tokens, start in splits:
+        less = min(cut, start - 1)
+        if len(tokens) - less > room:
+            raise ValueError(
+                f'a continuation of {len(tokens) - start} tokens, with one before it, has no room in {room}; '
+                f'give more room, or leave the task out'
+            )
+        found.append(Split(tokens[less:], start - less))
+    return found, cut
 
 
 class Encoder:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smelt_jax.data.tokenizer import Tokenizer
-from smelt_jax.tasks.encoding import Encoder
+from smelt_jax.tasks.encoding import Encoder, shortened
 from smelt_jax.tasks.example import Example
 from smelt_jax.tasks.request import Request
 from smelt_jax.tasks.task import Task
@@ -77,20 +77,14 @@ def prompts(
         while True:
             front = ''.join(shown[dropped:])
             splits = [encoder.split(front + context, continuation) for context, continuation in candidates]
-            longest = max(len(split.tokens) for split in splits)
-            if longest <= room or dropped == len(shown):
+            if max(len(split.tokens) for split in splits) <= room or dropped == len(shown):
                 break
             dropped += 1
-        cut = max(0, longest - room)
-        requests = []
-        for (_, text), (tokens, start) in zip(candidates, splits, strict=True):
-            less = min(cut, start - 1)
-            if len(tokens) - less > room:
-                raise ValueError(
-                    f'example {index} of task {task.name}: a continuation of {len(tokens) - start} tokens, with one before '
-                    f'it, has no room in {room}; give more room, or leave the task out'
-                )
-            requests.append(Request(tokens[less:], start - less, text))
+        try:
+            splits, cut = shortened(splits, room)
+        except ValueError as error:
+            raise ValueError(f'example {index} of task {task.name}: {error}') from None
+        requests = [Request(*split, text) for split, (_, text) in zip(splits, candidates, strict=True)]
         found.append(Prompt(tuple(requests), dropped, cut))
     return found
 
