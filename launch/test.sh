@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 
 cd "$ROOT"
 cores=$(getconf _NPROCESSORS_ONLN)
-tests=(-m pytest -n $((cores < 8 ? cores : 8)) --dist loadfile)
+tests=(-m pytest -n $((cores < 8 ? cores : 8)) --dist loadfile --max-worker-restart 0)
 
 if [[ ${1:-} == --newest ]]; then
     use_venv .venv-newest newest dev 3.12

@@ -5,7 +5,7 @@
     smelt figure surface --fit=fit.json --sparsity=0.95 --out=figures/surface.png
     smelt figure gain --fit=fit.json --reference=baseline --out=figures/gain.png
     smelt figure domains --fit=Code=code.json,Web=web.json --sparsity=0.95 --compute=1e21 --out=figures/domains.png
-    smelt figure residuals --fit=fit.json --records=runs/* --by=architecture --out=figures/residuals.png
+    smelt figure residuals --fit=fit.json --records='runs/*/*' --by=architecture --out=figures/residuals.png
     smelt figure heldout --fit=R=linear-r.json,R=bounded-r.json,D=linear-d.json,D=bounded-d.json --out=figures/heldout.png
     smelt figure effective --fit=looped.json --size=0.3B --visits=1,2,4,8,12 --out=figures/effective.png
     smelt figure transfer --records=scores.csv --score=core --out=figures/transfer.png
@@ -51,8 +51,8 @@ LISTS = {
     'fit': ('', 'Fit files, published:NAME, or NAME=FILE.'),
     'sparsity': ('0.85,0.95,0.97', 'S, for laws that have one.'),
     'compute': ('', 'FLOPs: the least and the most of a line, or of the points of domains.'),
-    'experts': ('1,2,4,8,16', 'effective: E.'),
-    'visits': ('1,2,3,4,5,6,7,8', 'effective: R.'),
+    'experts': ('', 'effective: E; if not given 1,2,4,8,16, and 1 for a law without.'),
+    'visits': ('', 'effective: R, of which the least and the most are the ends; 1 to 8 if not given.'),
     'records': ('', 'residuals, transfer: tables or run directories; shots, depth: run directories.'),
     'pair': ('cell,step', 'transfer: columns that name a pair.'),
     'cells': ('cell', 'transfer: columns that name what is drawn together.'),

@@ -1,6 +1,6 @@
 """Fits a law of loss to records of runs, or to any table.
 
-    smelt fit --records='runs/*/records.jsonl' --law=smelt --by=architecture --bootstrap=cells --out=fit.json
+    smelt fit --records='runs/*/*/records.jsonl' --law=smelt --by=architecture --bootstrap=cells --out=fit.json
     smelt fit --records=table.csv --columns=loss=final_loss,params=N,tokens=D --law=chinchilla --out=fit.json
     smelt fit --records=table.csv --law=looped-power-dense --columns=N=N_once+N_rec,N_loop=N_rec --holdout='R>8'
 
@@ -8,8 +8,9 @@ Laws: smelt, chinchilla, moe, joint-moe, clark, clark-dense, and looped-MAP-dens
 power, bounded or bounded-m. What is printed says what the columns of the law are; docs/laws.md has all formulas.
 
 Of records it takes the held-out losses of annealed branches, at the visits of training, and says what it left out. They have
-the columns of every law; loss=by_domain.Code.loss takes the loss of a domain. A table is a CSV file, .gz or not. --columns
-says what it calls the columns of the law: NAME=COLUMN, COLUMN=NAME, or NAME=arithmetic of columns, as D=tokens/1e9.
+the columns of every law; loss=by_domain.Code.loss takes the loss of a domain, by_source.Code/a.loss that of a source,
+'by_length.<512.loss' that of short documents. A table is a CSV file, .gz or not. --columns says what it calls the columns of
+the law: NAME=COLUMN, COLUMN=NAME, or NAME=arithmetic of columns, as D=tokens/1e9.
 
 Small is made the sum of Huber losses of the residuals, from many starts, of which the best go on and end with L-BFGS-B.
 Intervals are percentiles of fits to rows, or cells, that are drawn with replacement. Warnings say what the rows cannot tell.
@@ -27,7 +28,9 @@ def define_flags() -> None:
     flags.DEFINE_list('columns', [], 'What the table calls the columns of the law; see above.')
     flags.DEFINE_string('by', '', 'A column: one fit for each of its values. Records have `architecture` and `name`.')
     flags.DEFINE_list('cells', [], 'Columns that name a cell; by default all of the law but D, and `cell` of records.')
-    flags.DEFINE_multi_string('where', [], 'COLUMN==VALUE, or != < > <= >=: rows to take. May be given often.')
+    flags.DEFINE_multi_string(
+        'where', [], 'COLUMN==VALUE, or != < > <= >=, or COLUMN== if empty: rows to take. Any number.'
+    )
     flags.DEFINE_multi_string('exclude', [], 'The same: rows to leave out.')
     flags.DEFINE_multi_string('holdout', [], 'The same: rows that the fit is tested on and does not see.')
     flags.DEFINE_bool(

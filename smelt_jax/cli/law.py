@@ -27,7 +27,7 @@ WORDS = ('show', 'frontier', 'gain', 'design', 'visits', 'effective', 'transfer'
 
 TEXTS = {
     'reference': ('baseline', 'gain, transfer: the group that the others are compared with.'),
-    'group': ('', 'design, visits, effective: which fit of a file that holds several.'),
+    'group': ('', 'design, visits, effective: which fit of a file with several; transfer: a column of groups.'),
     'memory': ('', 'design, visits: bytes of weights and cache, as 3GB; no limit if not given.'),
     'bits': ('4', 'Of a stored weight.'),
     'context': ('', 'design, visits: tokens of a sequence whose keys and values are in memory; leaves them out if not given.'),
@@ -47,8 +47,8 @@ LISTS = {
     'compute': ('1e20,1e21,1e22', 'frontier, gain: training FLOPs.'),
     'sparsity': ('0.85,0.95,0.97', 'frontier, gain: S, for laws that have one.'),
     'flops': ('', 'design: FLOPs to spend; visits: several of them.'),
-    'experts': ('1,2,4,8,16', 'E to choose among; 1 for a law without.'),
-    'visits': ('1,2,3,4,5,6,7,8', 'R to choose among; 1 for a law without.'),
+    'experts': ('', 'E to choose among; if not given 1,2,4,8,16, and 1 for a law without.'),
+    'visits': ('', 'R to choose among; if not given 1 to 8, and 1 for a law without.'),
     'records': ('', 'transfer: tables or run directories.'),
     'pair': ('cell,step', 'transfer: columns that name a pair.'),
     'cells': ('cell', 'transfer: columns that name what is drawn together.'),

@@ -10,6 +10,7 @@ from smelt_jax.figures.effective import effective
 from smelt_jax.figures.frontier import frontier
 from smelt_jax.figures.gain import gain
 from smelt_jax.figures.heldout import heldout
+from smelt_jax.figures.lawlines import flat
 from smelt_jax.figures.loss_flops import loss_flops
 from smelt_jax.figures.residuals import residuals
 from smelt_jax.figures.scored import SCORES, Scored, scored
@@ -17,14 +18,14 @@ from smelt_jax.figures.shots import shots
 from smelt_jax.figures.style import check_suffix
 from smelt_jax.figures.surface import surface
 from smelt_jax.figures.transfer import transfer
-from smelt_jax.law.asked import named_columns, needed
+from smelt_jax.law.asked import ladders, named_columns, needed
 from smelt_jax.law.design_report import one_fit, sizes_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import named_fits, pairs_of
 from smelt_jax.law.reading import read
 from smelt_jax.law.scores import pairs_of as pairs_in
 from smelt_jax.law.table import Table, tables
-from smelt_jax.law.units import numbers, share, whole
+from smelt_jax.law.units import numbers, share
 
 
 def draw(word: str, given: Any) -> str:
@@ -86,7 +87,9 @@ def _residuals(given: Any) -> str:
 def _heldout(given: Any) -> str:
     fits = named_fits(needed(given, 'fit'), several=True)
     heldout(fits, given.out)
-    return _words(fits)
+    return ', '.join(
+        ' '.join(filter(None, (name, fit.group, fit.law))) for name, group in fits.items() for fit in group
+    )
 
 
 def _effective(given: Any) -> str:
@@ -94,7 +97,7 @@ def _effective(given: Any) -> str:
     name = given.size or next(iter(sizes))
     if name not in sizes:
         raise ValueError(f'--size={name}: there are {", ".join(sizes)}')
-    effective(fit, sizes[name], whole(given.experts, '--experts'), whole(given.visits, '--visits'), given.out)
+    effective(fit, sizes[name], *ladders(given, fit, also='m'), given.out)
     return f'{fit.group or fit.law}, {name}'
 
 
@@ -144,9 +147,7 @@ def _sparsities(given: Any) -> list[float]:
 
 
 def _words(fits: dict[str, list[Fitted]]) -> str:
-    return ', '.join(
-        ' '.join(filter(None, (name, fit.group or fit.law))) for name, group in fits.items() for fit in group
-    )
+    return ', '.join(name for name, _ in flat(fits))
 
 
 def _pairs(given: Any, pairs: dict[str, Any]) -> str:

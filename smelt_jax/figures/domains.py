@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from smelt_jax.figures.style import GREY, SMALL, TEXT, panels, save, style_of
+from smelt_jax.figures.style import COLOURS, GREY, SMALL, TEXT, panels, save, style_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain import Gain, gains
 from smelt_jax.law.gain_report import levels
@@ -42,6 +42,10 @@ def figure(
     first = next(iter(pairs.values()))[0]
     places = [(sparsity, compute) for sparsity in levels(first, sparsities) for compute in computes]
     found = {place: {one.group: one for one in gains(pairs, [place[1]], [place[0]])} for place in places}
+    if len(places) > len(COLOURS) - 2:
+        raise ValueError(
+            f'{len(places)} pairs of S and C in one figure: {len(COLOURS) - 2} can be told apart; fewer --sparsity or --compute'
+        )
     order = sorted(pairs, key=lambda name: found[places[0]][name].gain)
     drawn, (axes,) = panels(1, (8.0, 1.6 + 0.5 * len(order)))
     for i, place in enumerate(places):

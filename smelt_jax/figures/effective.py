@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from smelt_jax.figures.lawlines import draw, handle, strokes
 from smelt_jax.figures.style import GREY, SMALL, TEXT, new_figure, save, style_of
+from smelt_jax.law.design import check_visits, unfitted
 from smelt_jax.law.design import effective as worth_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.geometry import Size
@@ -16,8 +17,8 @@ STEPS = 12  # of a line between two numbers of visits
 
 
 def effective(fit: Fitted, size: Size, experts: Sequence[int], visits: Sequence[int], file: epath.PathLike) -> None:
-    """Draws ρ_eff = N_eff / N_act of models of one size against visits R into `file`: dashed where R, E or N lie outside of
-    what was fitted; above, what the visits cost in FLOPs.
+    """Draws ρ_eff = N_eff / N_act of models of one size against visits R into `file`: dashed outside
+    of what was fitted; above, what the visits cost in FLOPs.
 
     Args:
       experts: E of the lines.
@@ -31,16 +32,14 @@ def effective(fit: Fitted, size: Size, experts: Sequence[int], visits: Sequence[
 
 def figure(fit: Fitted, size: Size, experts: Sequence[int], visits: Sequence[int]) -> Figure:
     """The figure, not yet written."""
-    if 'R' not in fit.kind.columns:
-        raise ValueError(f'{fit.law} knows no visits; give a fit of a looped law')
+    check_visits(fit)
     x = np.linspace(min(visits), max(visits), STEPS * (max(visits) - min(visits)) + 1)
     drawn, axes = new_figure()
     handles, beyond = [], False
     for place, number in enumerate(experts):
         colour, marker = style_of(place, len(experts))
         y = np.array([worth_of(fit, size, number, times) for times in x])
-        inside = {'N': size.active / fit.kind.unit, 'E': float(number)}
-        outside = fit.outside({'R': x, **{name: value for name, value in inside.items() if name in fit.kind.columns}})
+        outside = unfitted(fit, size, number, x)
         draw(axes, x, y, outside, colour, marker, np.arange(0, len(x), STEPS))
         beyond |= bool(outside.any())
         handles.append(handle(colour, marker, f'E = {number}, m = {size.share(number):.2g}'))

@@ -7,7 +7,7 @@ from etils import epath
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from smelt_jax.figures.lawlines import band, compute_range, draw, flat, handle, spread, strokes
+from smelt_jax.figures.lawlines import band, budget_name, compute_range, draw, flat, handle, spread, strokes
 from smelt_jax.figures.style import SMALL, TEXT, log_x, panels, save, style_of
 from smelt_jax.law import frontier as frontiers
 from smelt_jax.law.fitted import Fitted
@@ -56,7 +56,7 @@ def figure(fits: Mapping[str, Sequence[Fitted]], sparsities: Sequence[float], co
                 band(axes, x, low, high, colour)
                 banded = True
         log_x(axes, *ends)
-        axes.set_xlabel('training FLOPs, C = F·D', fontsize=TEXT)
+        axes.set_xlabel(budget_name([fit for _, fit in lines]), fontsize=TEXT)
         if sparsity is not None:
             axes.set_title(f'sparsity S = {sparsity:g}', fontsize=TEXT)
     row[0].set_ylabel('least loss, L* (nats per token)', fontsize=TEXT)

@@ -7,7 +7,7 @@ from etils import epath
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from smelt_jax.figures.lawlines import band, compute_range, draw, handle, spread, strokes
+from smelt_jax.figures.lawlines import band, budget_name, compute_range, draw, handle, spread, strokes
 from smelt_jax.figures.style import GREY, SMALL, TEXT, log_x, new_figure, save, style_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain import gains
@@ -59,7 +59,7 @@ def figure(
     log_x(axes, *ends)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     reference, target = next(iter(pairs.values()))
-    axes.set_xlabel(f'training FLOPs of {target.group or "the target"}, C = F·D', fontsize=TEXT)
+    axes.set_xlabel(budget_name([target], f' of {target.group or "the target"}'), fontsize=TEXT)
     axes.set_ylabel(f'compute saved at equal loss\nagainst {reference.group or "the reference"}', fontsize=TEXT)
     axes.legend(handles=[*handles, *strokes(beyond, interval)], loc='upper left', fontsize=SMALL, frameon=False)
     return drawn

@@ -50,6 +50,13 @@ def _computes(fit: Fitted) -> tuple[float, float]:
     return flops * small * few, flops * large * many
 
 
+def budget_name(fits: Sequence[Fitted], of: str = '') -> str:
+    """Of an axis: training FLOPs C, and what they are of by the laws, if all have the same size."""
+    names = {'F': ', C = F·D', 'N': ', C = 6·N·D'}
+    kinds = {size_of(fit.law) for fit in fits}
+    return f'training FLOPs{of}' + (names[kinds.pop()] if len(kinds) == 1 else ', C')
+
+
 def draw(
     axes: Axes, x: np.ndarray, y: np.ndarray, outside: np.ndarray, colour: str, marker: str, places: Any = None
 ) -> None:

@@ -55,10 +55,13 @@ def figure(found: Sequence[tuple[Fitted, Table]]) -> Figure:
             }
             axes.plot(predicted[mask], error[mask], marker, zorder=3, **style)
         axes.axhline(0, color=GREY, linewidth=1)
-        rmse = 1e3 * float(np.sqrt(np.mean((error / 1e3) ** 2)))
         for side in (-1, 1) if fit.rmse else ():
             axes.axhline(side * 1e3 * (fit.rmse or 0.0), color=GREY, linewidth=1.1, linestyle=(0, (1, 2)))
-        axes.set_title(f'{name_of(fit)}\n{len(error)} rows, RMSE {rmse:.1f} millinats', fontsize=SMALL)
+        words = [name_of(fit)]
+        for mask, what in ((~table.held, 'rows'), (table.held, 'held out')):
+            if mask.any():
+                words.append(f'{mask.sum()} {what}, RMSE {np.sqrt(np.mean(error[mask] ** 2)):.1f} millinats')
+        axes.set_title('\n'.join(words), fontsize=SMALL)
         axes.set_xlabel('predicted loss (nats per token)', fontsize=TEXT)
     row[0].set_ylabel('measured − predicted (millinats)', fontsize=TEXT)
     handles = [Line2D([], [], color=GREY, linewidth=1.1, linestyle=(0, (1, 2)), label="± the fit's RMSE")]

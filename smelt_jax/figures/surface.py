@@ -17,6 +17,7 @@ from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import levels
 
 WIDTH, HEIGHT = 4.2, 5.0  # inches of a panel
+NEAR = 0.03  # relative difference of the lines of two panels that could be the same
 MARGIN = 3.0  # times: how much further than the frontier's ends the axes reach
 NAMES = {'F': 'training FLOPs per token, F', 'N': 'parameters, N'}
 BUDGETS: dict[str, Any] = {'color': GREY, 'linewidth': 0.9, 'linestyle': (0, (1, 2))}
@@ -45,9 +46,11 @@ def figure(fits: Mapping[str, Sequence[Fitted]], sparsity: float, computes: Sequ
         raise ValueError(f'the fits are laws of {" and ".join(sorted(kinds))}: one figure has one kind of size')
     ends = compute_range([fit for _, fit in lines], computes)
     drawn, row = panels(len(lines), (max(6.4, WIDTH * len(lines) + 0.8), HEIGHT))
+    shown: list[float] = []
     for axes, (name, fit) in zip(row, lines, strict=True):
         level = levels(fit, [sparsity])[0]
-        _panel(axes, fit, level, ends)
+        shown = _contours(fit, level, ends, shown)
+        _panel(axes, fit, level, ends, shown)
         axes.set_title(name if level is None else f'{name}, S = {level:g}', fontsize=TEXT)
         axes.set_xlabel(NAMES[frontiers.size_of(fit.law)], fontsize=TEXT)
     row[0].set_ylabel('training tokens, D', fontsize=TEXT)
@@ -67,7 +70,15 @@ def figure(fits: Mapping[str, Sequence[Fitted]], sparsity: float, computes: Sequ
     return drawn
 
 
-def _panel(axes: Axes, fit: Fitted, sparsity: float | None, ends: tuple[float, float]) -> None:
+def _contours(fit: Fitted, sparsity: float | None, ends: tuple[float, float], other: Sequence[float]) -> list[float]:
+    """Losses, rising, along the frontier; those of the `other` panel if they are nearly the same, for panels to be compared."""
+    steps = frontiers.of_fit(fit, sparsity).best(np.geomspace(ends[0] / 3, ends[1], 9)).loss
+    own = sorted({round(float(step), 2) for step in steps})
+    near = len(own) == len(other) and all(abs(a - b) <= NEAR * b for a, b in zip(own, other, strict=True))
+    return list(other) if near else own
+
+
+def _panel(axes: Axes, fit: Fitted, sparsity: float | None, ends: tuple[float, float], shown: Sequence[float]) -> None:
     line, size = frontiers.of_fit(fit, sparsity), frontiers.size_of(fit.law)
     x = spread(ends)
     best = line.best(x)
@@ -85,8 +96,6 @@ def _panel(axes: Axes, fit: Fitted, sparsity: float | None, ends: tuple[float, f
         with_hatch = axes.contourf(sizes, tokens, outside.astype(float), levels=[0.5, 1.5], zorder=1, **VEIL)
         with_hatch.set_edgecolor(HATCH)
         with_hatch.set_linewidth(0.0)
-    steps = line.best(np.geomspace(ends[0] / 3, ends[1], 9)).loss
-    shown = sorted({round(float(step), 2) for step in steps})
     contours = axes.contour(sizes, tokens, losses, levels=shown, colors=COLOURS[0], linewidths=1.2, zorder=2)
     for text in axes.clabel(contours, fmt='%.2f', fontsize=SMALL - 1):
         text.set_bbox({'facecolor': 'white', 'edgecolor': 'none', 'pad': 0.8})

@@ -1,11 +1,12 @@
 """From the words of a command line to an answer: texts become numbers, with an error that names the flag."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from smelt_jax.law import reproduced
-from smelt_jax.law.design import Budget, Search
+from smelt_jax.law.design import Budget, Search, ladder
 from smelt_jax.law.design_report import design_answer, effective_answer, epsilon_of, one_fit, sizes_of, visits_answer
+from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import frontier_answer, gain_answer, show_answer
 from smelt_jax.law.scores import Named
 from smelt_jax.law.transfer_report import transfer_answer
@@ -44,9 +45,7 @@ def _visits(given: Any) -> Answer:
 
 def _effective(given: Any) -> Answer:
     fit = one_fit(_fits(given), given.group)
-    return effective_answer(
-        fit, sizes_of(given.sizes), whole(given.experts, '--experts'), whole(given.visits, '--visits')
-    )
+    return effective_answer(fit, sizes_of(given.sizes), *ladders(given, fit, also='m'))
 
 
 def _transfer(given: Any) -> Answer:
@@ -104,4 +103,11 @@ def _search(given: Any, flops: float) -> Search:
         served=number(given.served, '--served') if given.served else 0.0,
     )
     epsilon = epsilon_of(fit, number(given.epsilon, '--epsilon') if given.epsilon else None)
-    return Search(fit, budget, epsilon, whole(given.experts, '--experts'), whole(given.visits, '--visits'))
+    return Search(fit, budget, epsilon, *ladders(given, fit))
+
+
+def ladders(given: Any, fit: Fitted, also: str = '') -> tuple[Sequence[int], Sequence[int]]:
+    """E and R to look at. By a law that knows `also`, too, E makes a difference."""
+    experts = whole(given.experts, '--experts') if given.experts else ()
+    visits = whole(given.visits, '--visits') if given.visits else ()
+    return ladder(fit, 'E', experts, also), ladder(fit, 'R', visits)

@@ -7,6 +7,7 @@ import numpy as np
 from smelt_jax.law.objective import Objective
 
 TOLERANCE = 1e-12  # of what another step could gain, over the value
+ROUNDING = 2.2e-16  # of a residual
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Descent:
     """Attributes:
     x: [B, P] where each ended.
     value: [B] `Objective.huber` there.
-    converged: [B] whether another step would gain less than TOLERANCE of the value.
+    converged: [B] whether another step would gain less than TOLERANCE of the value, or than its rounding.
     """
 
     x: np.ndarray
@@ -58,7 +59,8 @@ def descend(objective: Objective, x: np.ndarray, steps: int, weights: np.ndarray
             new_value = objective.huber(new_residuals, weights[live])
             better = new_value < value[live]
             done = (gain <= TOLERANCE * value[live] + 1e-18) | (damping[live] > 1e12)
-            converged[live] = gain <= TOLERANCE * value[live] + 1e-18
+            rounding = ROUNDING / objective.unit * np.sqrt(2 * value[live])  # of a sum of squares of residuals
+            converged[live] = gain <= TOLERANCE * value[live] + 1e-18 + rounding
             x[live[better]], value[live[better]] = tried[better], new_value[better]
             damping[live] = np.where(better, np.maximum(damping[live] * 0.2, 1e-9), damping[live] * 5)
             residuals = np.where(better[:, None], new_residuals, residuals)[~done]

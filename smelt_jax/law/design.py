@@ -11,6 +11,8 @@ the first step that does not; E walks up, each with its own R, and stops likewis
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.geometry import Size
 from smelt_jax.law.maps import MAPS
@@ -85,9 +87,8 @@ class Search:
         columns = self.fit.kind.columns
         if not {'N', 'D'} <= set(columns):
             raise ValueError(f'{self.fit.law} is no law of N and D; give a fit of looped-bounded-m-moe or the like')
-        for name, flag, ladder in (('E', 'experts', self.experts), ('R', 'visits', self.visits)):
-            if name not in columns and list(ladder) != [1]:
-                raise ValueError(f'{self.fit.law} knows no {name}, so that it is 1; --{flag}=1')
+        for name, steps in (('E', self.experts), ('R', self.visits)):
+            ladder(self.fit, name, steps)
         if not self.epsilon >= 0:
             raise ValueError(f'epsilon={self.epsilon}: nats, 0 or more')
 
@@ -138,6 +139,29 @@ class Search:
                 break
             here = step
         return here
+
+
+def ladder(fit: Fitted, name: str, given: Sequence[int] = (), also: str = '') -> Sequence[int]:
+    """`given`, or all E or R that are looked at: 1 alone by a law that knows neither the column `name` nor `also`.
+
+    Raises ValueError if such a law is given another."""
+    flag, every = {'E': ('experts', EXPERTS), 'R': ('visits', VISITS)}[name]
+    known = name in fit.kind.columns or also in fit.kind.columns
+    if given and not known and list(given) != [1]:
+        raise ValueError(f'{fit.law} knows no {name}, so that it is 1; --{flag}=1')
+    return given or (every if known else (1,))
+
+
+def check_visits(fit: Fitted) -> None:
+    """Raises ValueError for a law that knows no visits."""
+    if 'R' not in fit.kind.columns:
+        raise ValueError(f'{fit.law} knows no visits; give a fit of a looped law')
+
+
+def unfitted(fit: Fitted, size: Size, experts: int, visits: np.ndarray) -> np.ndarray:
+    """bool, of each of `visits` [n]: whether the model lies outside of what was fitted, whatever its tokens."""
+    columns = columns_of(fit, size, experts, 1, 1.0)
+    return fit.outside({name: visits if name == 'R' else value for name, value in columns.items() if name != 'D'})
 
 
 def columns_of(fit: Fitted, size: Size, experts: float, visits: float, tokens: float) -> dict[str, float]:

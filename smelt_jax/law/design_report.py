@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 from rich.table import Table
 
 from smelt_jax.law import geometry
-from smelt_jax.law.design import Budget, Choice, Search, effective
+from smelt_jax.law.design import Budget, Choice, Search, check_visits, effective, unfitted
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import table_of, unmarked
 from smelt_jax.law.geometry import Size
@@ -60,8 +61,9 @@ def design_answer(search: Search, sizes: Sequence[Size]) -> Answer:
     ]
     lines = [
         f'best: N {first.size.name}, E = {first.experts}, R = {first.visits}; a step to a larger E or R counts only if it '
-        f'lowers the loss by {search.epsilon:g} nats',
-        'a dash: over the budget; a star: R* of that E. N is named with its embedding, which the law leaves out',
+        f'lowers the loss by {search.epsilon:.3g} nats',
+        'a dash: over the budget; a star: R* of that E; °: outside of what was fitted. N is named with its embedding, '
+        'which the law leaves out',
         *unmarked(search.fit.group or search.fit.law, search.fit),
     ]
     data = {
@@ -95,10 +97,14 @@ def _joint(search: Search, best: Choice) -> Table:
         for visits in search.visits:
             choice = search.at(best.size, experts, visits)
             mark = '*' if star is not None and star.visits == visits else ''
-            cells.append('–' if choice is None else f'{choice.loss:.4f}{mark}')
+            cells.append('–' if choice is None else f'{choice.loss:.4f}{mark}{_beyond(choice)}')
         rows.append([f'E = {experts}', *cells])
     title = f'loss of {best.size.name} by experts and visits'
     return table_of(title, ('', *(f'R = {visits}' for visits in search.visits)), rows)
+
+
+def _beyond(choice: Choice) -> str:
+    return '°' if choice.outside else ''
 
 
 def _budget(budget: Budget) -> str:
@@ -121,8 +127,7 @@ def visits_answer(search: Search, sizes: Sequence[Size], flops: Sequence[float])
             for each in flops:
                 budget = dataclasses.replace(search.budget, flops=each)
                 choice = dataclasses.replace(search, budget=budget).with_visits(size, experts)
-                beyond = '' if choice is None or not choice.outside else '°'
-                cells.append('–' if choice is None else f'{choice.visits}{beyond}')
+                cells.append('–' if choice is None else f'{choice.visits}{_beyond(choice)}')
                 data.append(
                     {
                         'size': size.name,
@@ -134,19 +139,26 @@ def visits_answer(search: Search, sizes: Sequence[Size], flops: Sequence[float])
                 )
             rows.append([f'E = {experts}', size.name, *cells])
     columns = ('experts', 'N', *(flops_text(each) for each in flops))
-    lines = [f'R*: the last visit that lowers the loss by {search.epsilon:g} nats; ° outside of what was fitted']
+    lines = [f'R*: the last visit that lowers the loss by {search.epsilon:.3g} nats; ° outside of what was fitted']
     lines += unmarked(search.fit.group or search.fit.law, search.fit)
     return Answer([table_of('best number of visits by training FLOPs', columns, rows, left=2)], {'visits': data}, lines)
 
 
 def effective_answer(fit: Fitted, sizes: Sequence[Size], experts: Sequence[int], visits: Sequence[int]) -> Answer:
-    """ρ_eff = N_eff / N_act by size, experts and visits."""
+    """ρ_eff = N_eff / N_act by size, experts and visits. Raises ValueError for a law that knows no visits."""
+    check_visits(fit)
     rows, data = [], []
     for size in sizes:
         for number in experts:
             worth = [effective(fit, size, number, times) for times in visits]
-            rows.append([size.name, f'E = {number}', f'{size.share(number):.3f}', *(f'{value:.2f}' for value in worth)])
-            data.append({'size': size.name, 'experts': number, 'share': size.share(number), 'effective': worth})
+            beyond = unfitted(fit, size, number, np.array(visits)).tolist()
+            cells = [f'{value:.2f}{"°" * mark}' for value, mark in zip(worth, beyond, strict=True)]
+            share = size.share(number)
+            rows.append([size.name, f'E = {number}', f'{share:.3f}', *cells])
+            data.append(
+                {'size': size.name, 'experts': number, 'share': share, 'effective': worth, 'extrapolated': beyond}
+            )
     columns = ('N', 'experts', 'm', *(f'R = {times}' for times in visits))
     title = 'ρ_eff = N_eff / N_act: what visits are worth, as parameters'
-    return Answer([table_of(title, columns, rows, left=2)], {'visits': list(visits), 'rows': data})
+    lines = ['m active over stored parameters; °: outside of what was fitted', *unmarked(fit.group or fit.law, fit)]
+    return Answer([table_of(title, columns, rows, left=2)], {'visits': list(visits), 'rows': data}, lines)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from etils import epath
 from rich.table import Table
 
 from smelt_jax.law import frontier as frontiers
@@ -15,6 +16,7 @@ from smelt_jax.law.published import PREFIX, fits_of
 from smelt_jax.law.report import coefficients
 from smelt_jax.law.units import flops_text
 from smelt_jax.screen import Answer
+from smelt_jax.storage.files import reach
 
 
 def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> Table:
@@ -31,18 +33,35 @@ def named_fits(wheres: Sequence[str], several: bool = False) -> dict[str, list[F
     """Fits by the name given to their file: NAME=FILE, or FILE (or published:NAME), whose name is ''.
 
     Raises ValueError if a name is given twice, unless `several` files may have one: which fits it means would be a guess.
+    Files without a name whose fits would look alike then have that of the file.
     """
     found: dict[str, list[Fitted]] = {}
-    for where in wheres:
-        name, equals, file = where.partition('=')
-        if not equals or name.startswith(PREFIX) or '/' in name:  # a path with = in it
-            name, file = '', where
+    entries = _apart([_entry(where) for where in wheres]) if several else [_entry(where) for where in wheres]
+    for name, file in entries:
         if name in found and not several:
             raise ValueError(
                 f'--fit={",".join(wheres)}: {name or "a file without a name"} is given twice; write NAME=FILE'
             )
         found.setdefault(name, []).extend(fits_of(file))
     return found
+
+
+def _entry(where: str) -> tuple[str, str]:
+    """Name and file of NAME=FILE; a file that is there may have = in its path."""
+    name, equals, file = where.partition('=')
+    return (name, file) if equals and not reach(where).exists() else ('', where)
+
+
+def _apart(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same, files without a name called by theirs if their fits would look alike; by their whole path if need be."""
+    words = [[] if name else [fit.group or fit.law for fit in fits_of(file)] for name, file in entries]
+    every = [word for each in words for word in each]
+    alike = [any(every.count(word) > 1 for word in each) for each in words]
+    short = [epath.Path(file.removeprefix(PREFIX)).name.removesuffix('.json') for _, file in entries]
+    unique = len({name for name, like in zip(short, alike, strict=True) if like}) == sum(alike)
+    return [
+        (short[i] if unique else file, file) if alike[i] else (name, file) for i, (name, file) in enumerate(entries)
+    ]
 
 
 def pairs_of(wheres: Sequence[str], reference: str) -> dict[str, tuple[Fitted, Fitted]]:
@@ -85,7 +104,7 @@ def frontier_answer(wheres: Sequence[str], computes: Sequence[float], sparsities
     rows, data, lines = [], [], []
     for name, fits in named_fits(wheres, several=True).items():
         for fit in fits:
-            arm = ' '.join(part for part in (name, fit.group or fit.law) if part)
+            arm = ' '.join(part for part in (name, fit.group) if part) or fit.law
             lines += unmarked(arm, fit)
             for sparsity in levels(fit, sparsities):
                 line = frontiers.of_fit(fit, sparsity)

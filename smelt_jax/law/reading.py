@@ -39,9 +39,11 @@ class Frame:
         return dataclasses.replace(self, columns=columns, places=places, notes=self.notes + (note,) * bool(note))
 
     def column(self, name: str) -> list[Any]:
-        """One column. Raises ValueError, listing those that are there."""
+        """One column. Raises ValueError, listing those that are there: of groups of records the losses of the same kind."""
         if name not in self.columns:
-            known = [known for known in self.columns if not known.startswith('by_')]
+            group = name.partition('.')[0] + '.'
+            known = [known for known in self.columns if known.startswith(group) and known.endswith('.loss')]
+            known = known or [known for known in self.columns if not known.startswith('by_')]
             raise ValueError(f'there is no column {name!r}; there are {", ".join(known)}')
         return self.columns[name]
 
@@ -149,7 +151,8 @@ def endpoints(frame: Frame, named: Iterable[str]) -> Frame:
         chosen = [one == other for one, other in zip(frame.column(column), wanted(frame), strict=True)]
         if column not in named and any(chosen) and not all(chosen):
             left = len(chosen) - sum(chosen)
-            frame = frame.take(chosen, f'{left} records {word}, and left out; --where={column}==… chooses them')
+            note = f'in all, {left} records {word}, and left out; --where={column}==… chooses them'
+            frame = frame.take(chosen, note)
     packs = sorted({str(pack) for pack in frame.column('pack')})
     if len(packs) > 1:
         raise ValueError(f'the records are of {len(packs)} packs of rows; choose one with --where=pack=={packs[0]}')

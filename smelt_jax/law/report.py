@@ -14,8 +14,10 @@ def answer(fits: Sequence[Fitted]) -> Answer:
     law = fits[0].kind
     lines = [f'{law.name}: L = {law.formula}', f'source: {law.source}']
     lines += [f'  {name}: {what}' for name, what in law.columns.items()]
+    common = [note for note in fits[0].notes if len(fits) > 1 and all(note in fit.notes for fit in fits)]
+    lines += common
     for fit in fits:
-        lines += [f'{fit.group or fit.law}: {note}' for note in fit.notes]
+        lines += [f'{fit.group or fit.law}: {note}' for note in fit.notes if note not in common]
     return Answer([coefficients(fits), _goodness(fits)], {}, lines)
 
 

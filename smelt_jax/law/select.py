@@ -3,7 +3,7 @@
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.Pow: operator.pow,
 }
-CONDITION = re.compile(r'\s*(.+?)\s*(==|!=|<=|>=|=|<|>)\s*(.+?)\s*')
+CONDITION = re.compile(r'\s*(.+?)\s*(==|!=|<=|>=|=|<|>)\s*(.*?)\s*')
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     '<': operator.lt,
     '>': operator.gt,
@@ -27,29 +27,43 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def numbers(frame: Frame, expression: str) -> np.ndarray:
-    """float64 [n]: a column, or arithmetic of columns as N_once + N_rec or tokens / 1e9.
+    """float64 [n]: a column, or arithmetic of columns as N_once + N_rec or tokens / 1e9. What is the name of a column is
+    that column, signs in it or not, as by_source.Code/a.loss; of several names the longest.
 
     Raises ValueError, naming the expression, column, row and value, for what is no number."""
     if expression in frame.columns:
         return _numbers(frame, expression)
     try:
+        text, names = _without_signs(frame, expression)
         with np.errstate(all='ignore'):
-            value = _evaluate(frame, ast.parse(expression, mode='eval').body)
+            value = _evaluate(frame, ast.parse(text, mode='eval').body, names)
     except SyntaxError:
         raise ValueError(f'{expression!r} is neither a column nor arithmetic of columns') from None
     return np.broadcast_to(np.asarray(value, np.float64), len(frame))
 
 
-def _evaluate(frame: Frame, node: ast.expr) -> Any:
+def _without_signs(frame: Frame, expression: str) -> tuple[str, dict[str, str]]:
+    """The expression with a word in the place of each column's name, and word → name."""
+    names = sorted((name for name in frame.columns if name[:1].isalpha() or name[:1] == '_'), key=len, reverse=True)
+    words = {name: f'__{i}' for i, name in enumerate(names)}
+    any_name = rf'(?<![\w.])({"|".join(map(re.escape, names)) or "(?!)"})(?![\w.])'
+    return re.sub(any_name, lambda found: words[found[1]], expression), {word: name for name, word in words.items()}
+
+
+def _evaluate(frame: Frame, node: ast.expr, names: Mapping[str, str]) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        return ARITHMETIC[type(node.op)](_evaluate(frame, node.left), _evaluate(frame, node.right))
+        return ARITHMETIC[type(node.op)](_evaluate(frame, node.left, names), _evaluate(frame, node.right, names))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_evaluate(frame, node.operand)
+        return -_evaluate(frame, node.operand, names)
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return float(node.value)
     if isinstance(node, ast.Name | ast.Attribute):
-        return _numbers(frame, ast.unparse(node))
-    raise ValueError(f'{ast.unparse(node)!r} is no arithmetic of columns: + - * / ** and numbers')
+        return _numbers(frame, names.get(ast.unparse(node), ast.unparse(node)))
+    raise ValueError(f'{_with_signs(ast.unparse(node), names)!r} is no arithmetic of columns: + - * / ** and numbers')
+
+
+def _with_signs(text: str, names: Mapping[str, str]) -> str:
+    return re.sub(r'\w+', lambda word: names.get(word[0], word[0]), text)
 
 
 def _numbers(frame: Frame, name: str) -> np.ndarray:
@@ -58,9 +72,10 @@ def _numbers(frame: Frame, name: str) -> np.ndarray:
         try:
             found[i] = float(value)
         except (TypeError, ValueError):
-            shown = 'nothing' if value is None else repr(value)
+            shown, text = ('nothing', '') if value is None else (repr(value), value)
             raise ValueError(
-                f'{frame.places[i]}: {name} is {shown}, not a number; mend it, or leave the row out'
+                f'{frame.places[i]}: {name} is {shown}, not a number; mend it, or leave the row out with '
+                f'--exclude={name}=={text}'
             ) from None
     return found
 
@@ -73,7 +88,8 @@ def columns_of(condition: str) -> list[str]:
 def holds(frame: Frame, condition: str) -> np.ndarray:
     """bool [n]: where COLUMN OP VALUE holds, as R>8; with commas between, where all hold.
 
-    OP is == != < > <= >=, and = for ==. Numbers are equal to 9 digits; what is no number is compared as text.
+    OP is == != < > <= >=, and = for ==. Numbers are equal to 9 digits; what is no number is compared as text, and where a
+    row has nothing as an empty one: loss== holds there.
     Raises ValueError, naming the condition.
     """
     found = np.ones(len(frame), bool)
@@ -96,7 +112,7 @@ def holds(frame: Frame, condition: str) -> np.ndarray:
 def _same(entry: Any, text: str, value: float | None) -> bool:
     number = _number(entry)
     if value is None or number is None:
-        return str(entry) == text
+        return ('' if entry is None else str(entry)) == text
     return abs(number - value) <= 1e-9 * abs(value)
 
 

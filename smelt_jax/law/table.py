@@ -117,6 +117,7 @@ def tables(
     frame = select(frame, where, exclude)
     if frame.records:
         frame = endpoints(frame, {name for condition in (*where, *exclude) for name in columns_of(condition)})
+    _check_names(frame, law, [name for name in wanted if name not in names], names)
     found = {name: _checked(frame, law, name, names.get(name, name)) for name in wanted}
     if 'N_loop' in found and (found['N_loop'] > found['N']).any():
         row = int(np.argmax(found['N_loop'] > found['N']))
@@ -128,7 +129,10 @@ def tables(
     )
     held = np.zeros(len(frame), bool)
     for condition in holdout:
-        held |= holds(frame, condition)
+        chosen = holds(frame, condition)
+        if not chosen.any():
+            raise ValueError(f'--holdout={condition} holds for none of {len(frame)} rows; choose another condition')
+        held |= chosen
     if held.all():
         raise ValueError(f'--holdout={",".join(holdout)} leaves nothing to fit')
     labels = np.array([str(value) for value in frame.column(by)] if by else [''] * len(frame))
@@ -157,12 +161,16 @@ def _cells(frame: Frame, law: Law, cells: Sequence[str]) -> np.ndarray:
     )
 
 
+def _check_names(frame: Frame, law: Law, wanted: Sequence[str], renamed: Iterable[str]) -> None:
+    """Raises ValueError, naming all of `wanted` that are no columns."""
+    what = {'loss': 'the loss in nats per token', **law.columns}
+    if missing := [name for name in wanted if name not in frame.columns]:
+        those = ', '.join(f'{name} ({what[name]})' for name in missing)
+        entries, known = ','.join(f'{name}=…' for name in missing), [n for n in frame.columns if n not in renamed]
+        raise ValueError(f'no column {those}; --columns={entries} says which it is of {", ".join(known)}')
+
+
 def _checked(frame: Frame, law: Law, name: str, expression: str) -> np.ndarray:
-    if expression == name and name not in frame.columns:
-        what = 'the loss in nats per token' if name == 'loss' else law.columns[name]
-        raise ValueError(
-            f'no column {name} ({what}); --columns={name}=… says which it is of {", ".join(frame.columns)}'
-        )
     values = numbers(frame, expression)
     low, with_low, high, with_high = RANGES.get(name, (-np.inf, False, np.inf, False))
     good = np.isfinite(values) & ((values > low) | (with_low & (values == low)))

@@ -190,7 +190,9 @@ def test_a_shard_that_vanishes_under_a_run(pack: Path, running: Iterator) -> Non
 
 def test_a_shard_that_is_cut_off_under_a_run(pack: Path, running: Iterator) -> None:
     os.truncate(pack / SHARD, 5000)
-    with pytest.raises(ValueError, match=f'{pack}/{SHARD} has 5000 bytes, the manifest says 131072: truncated'):
+    # The second where a reader had looked at the file just before.
+    said = r'(has 5000 bytes, the manifest says 131072: truncated|, row \d+: the file ends before it)'
+    with pytest.raises(ValueError, match=f'{pack}/{SHARD} ?{said}'):
         list(running)
 
 

@@ -1,12 +1,10 @@
 """The small run that is disturbed: its commands, what they come to when nobody disturbs them, and the comparison with that."""
 
 import contextlib
-import functools
 import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -124,14 +122,13 @@ class Place:
         """Starts `smelt VERB`; what it says goes to `log`."""
         with self.log.open('w') as log:
             process = subprocess.Popen(
-                self.args(verb, *more),
+                # Under nohup a hangup would be ignored. (No preexec_fn: a fork of a process with threads may hang.)
+                ['env', '--default-signal=HUP', *self.args(verb, *more)],
                 cwd=self.folder,
                 env=self.world.env(**env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Under nohup it would be ignored.
-                preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
             )
         self.after.callback(process.kill)  # of one that has ended it does nothing
         return process

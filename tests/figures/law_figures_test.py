@@ -58,6 +58,13 @@ def test_the_frontier_is_solid_where_it_was_fitted_and_dashed_beyond() -> None:
     assert labels(figure) == ['baseline, γ = 0.237', 'smelt, γ = 0.250', 'within what was fitted', 'extrapolated']
 
 
+def test_the_axis_says_what_the_budget_is_of() -> None:
+    (chinchilla,) = fits_of('published:chinchilla')
+    for fits, name in (([BASELINE], ', C = F·D'), ([chinchilla], ', C = 6·N·D'), ([BASELINE, chinchilla], ', C')):
+        axes = frontier.figure({'': fits}, (0.95,), ()).axes[0]
+        assert axes.get_xlabel() == f'training FLOPs{name}'
+
+
 def test_hollow_markers_are_those_beyond() -> None:
     (axes,) = frontier.figure(FITS, (0.95,), ()).axes
     for line in axes.lines:
@@ -99,6 +106,8 @@ def test_domains_are_in_order_and_hollow_if_extrapolated() -> None:
     assert [float(line.get_xdata()[0]) for line in points] == pytest.approx(gains)  # type: ignore[index]
     assert [line.get_markerfacecolor() == 'white' for line in points] == [False, False, True, True]
     assert labels(figure)[-2:] == ['95% interval', 'extrapolated']
+    with pytest.raises(ValueError, match='6 pairs of S and C in one figure: 5 can be told apart'):
+        domains.figure(pairs, (0.85, 0.95, 0.97), (1e21, 1e22))
 
 
 def test_the_surface_has_the_frontier_and_a_veil_over_what_was_not_fitted() -> None:
@@ -109,6 +118,11 @@ def test_the_surface_has_the_frontier_and_a_veil_over_what_was_not_fitted() -> N
         assert inside[:, 0] == pytest.approx(of_fit(fit, 0.95).best(compute).size)
         assert axes.get_title() == f'{fit.group}, S = 0.95'
         assert len(axes.collections) == 2
+    first, second = (axes.collections[1].levels for axes in figure.axes)  # type: ignore[attr-defined]
+    assert list(first) == list(second)
+    other = dataclasses.replace(SMELT, coefficients=SMELT.coefficients | {'E': 0.5})
+    first, second = (axes.collections[1].levels for axes in surface.figure({'': [BASELINE, other]}, 0.95, ()).axes)  # type: ignore[attr-defined]
+    assert max(second) < max(first) - 0.5
     unmarked = [dataclasses.replace(fit, ranges={}) for fit in FITS['']]
     assert all(len(axes.collections) == 1 for axes in surface.figure({'': unmarked}, 0.95, (1e20, 1e21)).axes)
     with pytest.raises(ValueError, match='laws of F and N: one figure has one kind of size'):
@@ -141,7 +155,8 @@ def test_residuals_are_measured_less_predicted_and_hollow_if_held_out() -> None:
         assert [len(line.get_xdata()) for line in points] == [10 - hollow, hollow]
         assert [line.get_markerfacecolor() == 'white' for line in points] == [False, True]
         assert np.concatenate([np.asarray(line.get_ydata()) for line in points]) == pytest.approx(shift)
-    assert figure.axes[0].get_title() == 'baseline\n10 rows, RMSE 4.0 millinats'
+    title = 'baseline\n7 rows, RMSE 4.0 millinats\n3 held out, RMSE 4.0 millinats'
+    assert [axes.get_title() for axes in figure.axes] == [title, 'smelt\n10 rows, RMSE 2.0 millinats']
     with pytest.raises(ValueError, match='5 fits in one figure: 4 can be read'):
         residuals.figure([(BASELINE, rows(BASELINE, 0, 0))] * 5)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smelt_jax.law import geometry
-from smelt_jax.law.design import Budget, Choice, Search, effective
+from smelt_jax.law.design import EXPERTS, Budget, Choice, Search, effective, ladder
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.geometry import LADDER, load
 from smelt_jax.law.published import fits_of
@@ -140,6 +140,16 @@ def test_laws_without_experts_or_visits_design_without_them() -> None:
         Search(Fitted('moe', moe), Budget(5e21), EPSILON)
     with pytest.raises(ValueError, match='smelt is no law of N and D'):
         Search(fits_of('published:smelt')[0], Budget(5e21), EPSILON)
+
+
+def test_ladders_are_of_what_the_law_knows() -> None:
+    dense = fits_of('published:iso-depth')[0]
+    assert (tuple(ladder(dense, 'E')), tuple(ladder(dense, 'R', (1, 3)))) == ((1,), (1, 3))
+    assert tuple(ladder(FIT, 'E')) == EXPERTS
+    sparse = Fitted('looped-bounded-m-dense', {})
+    assert (tuple(ladder(sparse, 'E')), tuple(ladder(sparse, 'E', also='m'))) == ((1,), EXPERTS)
+    with pytest.raises(ValueError, match='looped-power-dense knows no E, so that it is 1; --experts=1'):
+        ladder(dense, 'E', (1, 2))
 
 
 def test_a_budget_that_nothing_keeps_is_named() -> None:

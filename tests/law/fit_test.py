@@ -1,6 +1,7 @@
 """Fits: the truth comes back, whatever the order, the cores and the start; what the rows do not tell is said."""
 
 import dataclasses
+import itertools
 import os
 
 import numpy as np
@@ -13,6 +14,8 @@ from smelt_jax.law import fitted
 from smelt_jax.law.bootstrap import draws, intervals, replicates
 from smelt_jax.law.fit import Settings, fit, found_in, objective_of
 from smelt_jax.law.laws import law_named, laws
+from smelt_jax.law.objective import Objective
+from smelt_jax.law.published import fits_of
 from smelt_jax.law.search import search, starts_of
 from smelt_jax.law.table import Table
 
@@ -178,6 +181,14 @@ def test_a_coefficient_on_its_bound_is_named() -> None:
     truth = truths()['smelt'] | {'c': 3.0, 'K': 1e29}
     found = fit(made(law_named('smelt'), truth, smelt_columns(), 0.0001), QUICK)
     assert any(note.startswith('c is on its bound, 2.5') or 'K is on its bound' in note for note in found.notes)
+
+
+def test_a_search_that_rounding_ends_has_converged() -> None:
+    at = np.array(list(itertools.product(np.geomspace(8e7, 3e9, 5), np.geomspace(2e9, 6e10, 5), (1, 2, 4, 8, 16, 32))))
+    columns = dict(zip('NDE', at.T, strict=True))
+    (known,) = fits_of('published:joint-moe')
+    found = search(Objective(known.kind, columns, known.loss(columns).round(6)), 32, 0)
+    assert found.converged
 
 
 def test_a_bootstrap_of_one_cell_is_refused() -> None:

@@ -58,10 +58,11 @@ def test_gains_by_domain_are_of_a_file_each(smelt: Callable, tmp_path: Path) -> 
     baseline, looped = fits_of('published:smelt')
     save([baseline, looped], tmp_path / 'code.json')
     save([looped, baseline], tmp_path / 'web.json')
-    fits = f'--fit=Code={tmp_path}/code.json,Web={tmp_path}/web.json'
+    save([baseline, looped], tmp_path / 'S=0.95.json')  # a path with = in it
+    fits = f'--fit=Code={tmp_path}/code.json,Math/STEM={tmp_path}/web.json,{tmp_path}/S=0.95.json'
     smelt('law', 'gain', fits, '--compute=1e21', '--sparsity=0.95', f'--json={tmp_path}/a.json')
     found = json.loads((tmp_path / 'a.json').read_text())['gains']
-    assert [one['group'] for one in found] == ['Code', 'Web']
+    assert [one['group'] for one in found] == ['Code', 'Math/STEM', '']
 
 
 def test_a_design_and_its_table_in_a_document(smelt: Callable, tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_design_and_its_table_in_a_document(smelt: Callable, tmp_path: Path) -
     text = page.read_text()
     assert f'    smelt law design {LOOPED} {" ".join(budget)} ' in text
     assert '| 1.0B | 8 | 2 |' in text
-    assert '| E = 8 | 1.9807 | 1.9756* |' in text  # the star is on R*
+    assert '| E = 8 | 1.9807° | 1.9756*° | 1.9768 |' in text  # the star is on R*; ° where D was not fitted
     assert text.endswith('<!-- end of design -->\n\nThe end.\n')
 
 
@@ -84,6 +85,26 @@ def test_visits_and_what_they_are_worth(smelt: Callable) -> None:
     assert [cell.strip() for cell in row.strip('│').split('│')] == ['E = 8', '0.3B', '2°', '5°']
     done = smelt('law', 'effective', LOOPED, '--experts=1', '--visits=1,2')
     assert '1.00 │  1.15' in done.stdout
+    assert '1.00° │ 1.17°' in done.stdout  # 2.4B was not fitted
+    done = smelt('law', 'effective', '--fit=published:iso-depth')
+    assert done.stdout.count('E = 1 ') == 5
+    assert 'E = 2' not in done.stdout
+    assert 'what it was fitted to is not stated' in done.stdout
+
+
+def test_fits_that_look_alike_are_called_by_their_files(smelt: Callable, tmp_path: Path) -> None:
+    for folder in ('a', 'b'):
+        (tmp_path / folder).mkdir()
+        save(fits_of('published:besiroglu'), tmp_path / folder / 'fit.json')
+    mine, other = f'{tmp_path}/a/fit.json', f'{tmp_path}/b/fit.json'
+    for files, arms in {
+        'published:chinchilla,published:besiroglu': ['chinchilla', 'besiroglu'],
+        f'{mine},{other}': [mine, other],
+        f'{mine},published:smelt': ['chinchilla', 'baseline', 'smelt'],
+        f'Mine={mine},{other}': ['Mine', 'chinchilla'],
+    }.items():
+        smelt('law', 'frontier', f'--fit={files}', '--compute=1e20', '--sparsity=0.9', f'--json={tmp_path}/a.json')
+        assert [one['arm'] for one in json.loads((tmp_path / 'a.json').read_text())['frontier']] == arms
 
 
 def scores(file: Path, rows: list[dict]) -> None:
@@ -134,6 +155,7 @@ def test_transfer_from_a_table(smelt: Callable, tmp_path: Path) -> None:
             "has the fits 'baseline', 'smelt'; name one of them with --group",
         ),
         (('design', '--fit=published:joint-moe', '--flops=5e21', '--visits=1'), '--epsilon is required'),
+        (('effective', '--fit=published:chinchilla'), 'chinchilla knows no visits; give a fit of a looped law'),
         (('transfer', '--records=a.csv'), '--score is required'),
     ],
 )

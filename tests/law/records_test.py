@@ -51,6 +51,11 @@ def test_records_of_runs(tmp_path: Path) -> None:
             'are at other visits than in training, and left out; --where=visits==… chooses them',
             'are of trunks, not annealed, and left out; --where=kind==… chooses them',
         ]
+    assert {note.split(' records ')[0] for note in baseline.notes} == {'in all, 18'}
+    with pytest.raises(ValueError, match=r"no column 'by_domain\.Math\.loss'; there are by_domain\.Math/STEM\.loss$"):
+        tables([f'{tmp_path}/*/*'], SMELT, ['loss=by_domain.Math.loss'])
+    twice = ['loss=(by_domain.Math/STEM.loss+by_domain.Math/STEM.loss)/2']
+    assert tables([f'{tmp_path}/*/*'], SMELT, twice, by='architecture')[0].loss.max() == pytest.approx(1.01)
     (math, _) = tables([f'{tmp_path}/*/*'], SMELT, ['loss=by_domain.Math/STEM.loss'], by='architecture')
     assert math.loss.max() == pytest.approx(1.01)
     trunks, _ = tables([f'{tmp_path}/*/*'], SMELT, by='architecture', where=['kind==trunk'])

@@ -69,3 +69,37 @@ def test_conditions_that_mean_nothing_are_named(tmp_path: Path, condition: str, 
     frame = read([str(write(tmp_path / 'a.csv', [{'R': 2}]))])
     with pytest.raises(ValueError, match=complaint):
         holds(frame, condition)
+
+
+def test_names_with_signs_in_them_are_columns_in_arithmetic(tmp_path: Path) -> None:
+    row = {
+        'Code/a.loss': 1.0,
+        'Code/a.loss.b': 2.0,
+        '<512': 4.0,
+        'by.≥4096': 8.0,
+        'lambda': 16.0,
+        'Code': 32.0,
+        '': 64.0,
+    }
+    frame = read([str(write(tmp_path / 'a.csv', [row]))])
+    for expression, value in {
+        '(Code/a.loss+Code/a.loss.b)/2': 1.5,  # of two names the longer
+        'by.≥4096*2 + lambda': 32.0,
+        '-<512': None,  # such a name stands alone
+        'Code/2': 16.0,
+    }.items():
+        if value is None:
+            with pytest.raises(ValueError, match='neither a column nor arithmetic'):
+                numbers(frame, expression)
+        else:
+            assert numbers(frame, expression).tolist() == [value]
+    with pytest.raises(ValueError, match="'Code if lambda else 1' is no arithmetic"):
+        numbers(frame, 'Code if lambda else 1')
+
+
+def test_rows_without_a_value_can_be_left_out(tmp_path: Path) -> None:
+    frame = read([str(write(tmp_path / 'a.csv', [{'R': 1, 'loss': 2.0}, {'R': 2, 'loss': None}]))])
+    assert holds(frame, 'loss==').tolist() == [False, True]
+    assert holds(frame, 'loss!=').tolist() == [True, False]
+    with pytest.raises(ValueError, match=r'loss is nothing, not a number; .* leave the row out with --exclude=loss=='):
+        numbers(frame, 'loss')

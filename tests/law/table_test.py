@@ -171,3 +171,16 @@ def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
         table(tmp_path / 'a.csv', ROWS, where=['N>1e12'])
     with pytest.raises(ValueError, match='--holdout=N>1 leaves nothing to fit'):
         table(tmp_path / 'a.csv', ROWS, holdout=['N>1'])
+
+
+def test_all_names_that_are_missing_are_named_at_once(tmp_path: Path) -> None:
+    rows = [{'params': row['N'], 'tokens': row['D'], 'loss': row['loss']} for row in ROWS]
+    with pytest.raises(
+        ValueError, match=r'no column N \(parameters\), D \(.*\); --columns=N=…,D=… says .* of params, tokens'
+    ):
+        table(tmp_path / 'a.csv', rows)
+
+
+def test_a_holdout_of_no_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match='--holdout=N>1e9 holds for none of 6 rows'):
+        table(tmp_path / 'a.csv', ROWS, holdout=['N>1e9'])
