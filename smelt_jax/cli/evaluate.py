@@ -13,6 +13,8 @@ Tasks are rows of the tables (CSV) in --task_dir; docs/evaluation.md says what i
 compared with the first one, or with its partner of --against.
 """
 
+import sys
+
 from absl import flags
 
 from smelt_jax.cli.flags import (
@@ -55,6 +57,7 @@ def define_flags() -> None:
     flags.DEFINE_bool('again', False, 'Evaluate what has a record, too.')
     flags.DEFINE_string('pack', '', "Another pack of the same tokenizer; the run's own if not given.")
     flags.DEFINE_string('json', None, 'A file for records and comparisons.')
+    flags.DEFINE_string('markdown', None, 'A file for the tables; FILE.md#NAME for a marked place in one.')
     define_mesh()
     define_processes()
 
@@ -70,8 +73,12 @@ def run() -> None:
     join_processes()
     given = flags.FLAGS
     asked = wanted(given, given_checkpoints(), given_checkpoints('against'), given_mesh())
-    screen.check_place('json', given.json)
-    with Bar() as bar:
-        answer = evaluated(asked, bar.say)
+
+    def answer() -> screen.Answer:
+        with Bar() as bar:
+            return evaluated(asked, bar.say)
+
     if processes.first():
-        screen.give(lambda: answer, '', given.json, None)
+        screen.give(answer, ' '.join(['smelt evaluate', *sys.argv[1:]]), given.json, given.markdown)
+    else:
+        answer()
