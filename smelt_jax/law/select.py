@@ -35,8 +35,10 @@ def numbers(frame: Frame, expression: str) -> np.ndarray:
     try:
         with np.errstate(all='ignore'):
             value = _evaluate(frame, ast.parse(expression, mode='eval').body)
-    except SyntaxError:
-        raise ValueError(f'{expression!r} is neither a column nor arithmetic of columns') from None
+    except (SyntaxError, RecursionError):
+        raise ValueError(f'{expression[:60]!r} is neither a column nor arithmetic of columns') from None
+    except OverflowError:
+        raise ValueError(f'{expression[:60]!r} has what is no number that a computer holds; write it as 1e9') from None
     return np.broadcast_to(np.asarray(value, np.float64), len(frame))
 
 
@@ -46,7 +48,7 @@ def _evaluate(frame: Frame, node: ast.expr) -> Any:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_evaluate(frame, node.operand)
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return float(node.value)
+        return np.float64(node.value)  # whose 1 / 0 is inf and (-8) ** 0.5 nan, which columns may not be
     if isinstance(node, ast.Name | ast.Attribute):
         return _numbers(frame, ast.unparse(node))
     raise ValueError(f'{ast.unparse(node)!r} is no arithmetic of columns: + - * / ** and numbers')
@@ -56,8 +58,10 @@ def _numbers(frame: Frame, name: str) -> np.ndarray:
     found = np.empty(len(frame))
     for i, value in enumerate(frame.column(name)):
         try:
+            if isinstance(value, bool):  # of JSON; Python takes it for 0 or 1
+                raise TypeError
             found[i] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             shown = 'nothing' if value is None else repr(value)
             raise ValueError(
                 f'{frame.places[i]}: {name} is {shown}, not a number; mend it, or leave the row out'

@@ -11,6 +11,7 @@ from law_tables import ROWS, write
 
 from smelt_jax.law.laws import law_named
 from smelt_jax.law.reading import read
+from smelt_jax.law.select import numbers
 from smelt_jax.law.table import Table, tables
 
 CHINCHILLA, SMELT = law_named('chinchilla'), law_named('smelt')
@@ -167,7 +168,53 @@ def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
     (tmp_path / 'a.csv').write_bytes(b'\xff\xfe\x00')
     with pytest.raises(ValueError, match='is no CSV file'):
         read([f'{tmp_path}/a.csv'])
+    (tmp_path / 'a.csv').write_text('a,b\n1,2\n3,"4\n' + '5,6\n' * 50_000)
+    with pytest.raises(ValueError, match=r'a\.csv, line 3: field larger than .*; is a quote never closed\?'):
+        read([f'{tmp_path}/a.csv'])
+    whole = gzip.compress(b'a,b\n1,2\n')
+    for packed in (whole[:-9], whole[:12] + b'\xff' + whole[13:], b'a,b\n1,2\n'):
+        (tmp_path / 'a.csv.gz').write_bytes(packed)
+        with pytest.raises(ValueError, match=r'a\.csv\.gz is no CSV file'):
+            read([f'{tmp_path}/a.csv.gz'])
+    (tmp_path / 'r.jsonl').write_bytes(b'\xff\n')
+    with pytest.raises(ValueError, match=r'r\.jsonl is no text in UTF-8'):
+        read([f'{tmp_path}/r.jsonl'])
     with pytest.raises(ValueError, match='--where=N>1e12 leaves none of 6 rows'):
         table(tmp_path / 'a.csv', ROWS, where=['N>1e12'])
     with pytest.raises(ValueError, match='--holdout=N>1 leaves nothing to fit'):
         table(tmp_path / 'a.csv', ROWS, holdout=['N>1'])
+
+
+def test_ends_of_lines_and_marks_of_encodings_change_nothing(tmp_path: Path) -> None:
+    made = table(tmp_path / 'a.csv', ROWS)
+    text = (tmp_path / 'a.csv').read_text()
+    for other in (text.replace('\n', '\r\n'), text.replace('\n', '\r'), '\ufeff' + text, text.rstrip('\n')):
+        (tmp_path / 'b.csv').write_bytes(other.encode())
+        (again,) = tables([f'{tmp_path}/b.csv'], CHINCHILLA)
+        assert again.loss.tolist() == made.loss.tolist()
+
+
+@pytest.mark.parametrize(
+    ('expression', 'complaint'),
+    [
+        ('1/0*D', 'D is inf'),
+        ('D*10**400', 'D is inf'),
+        ('D*1' + '0' * 400, 'is no number that a computer holds'),
+        ('(0-8)**0.5*D', 'D is nan'),
+        ('-' * 5000 + 'D', 'is neither a column nor arithmetic'),
+        ('D+' * 5000 + 'D', 'is neither a column nor arithmetic'),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_arithmetic_without_a_result_is_named(tmp_path: Path, expression: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        table(tmp_path / 'a.csv', ROWS, columns=[f'D={expression}'])
+
+
+@pytest.mark.parametrize('loss', ['true', '1' + '0' * 400])
+def test_what_python_would_take_for_a_number_is_named(tmp_path: Path, loss: str) -> None:
+    (tmp_path / 'r.jsonl').write_text(
+        f'{{"step": 1, "visits": 1, "task": "t", "pack": "p", "name": "a-b", "loss": {loss}}}\n'
+    )
+    with pytest.raises(ValueError, match=r'r\.jsonl, line 1: loss is (True|10+), not a number'):
+        numbers(read([f'{tmp_path}/r.jsonl']), 'loss')
