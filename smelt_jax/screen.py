@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import re
 import sys
@@ -52,6 +53,15 @@ def markdown(table: Table) -> str:
     rows += zip(*(column.cells for column in table.columns), strict=True)
     lines = ['| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in row) + ' |' for row in rows]
     return '\n'.join([f'**{table.title}**', '', *lines, ''])
+
+
+def plain(data: Any) -> Any:
+    """`data` with None for numbers that are not finite: JSON has no word for them."""
+    if isinstance(data, dict):
+        return {key: plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [plain(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdown_file: str | None) -> None:
