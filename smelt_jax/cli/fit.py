@@ -58,8 +58,6 @@ def run() -> None:
     law = law_named(given.law)
     settings = Settings(given.residuals, given.delta, given.starts, given.seed, given.bootstrap, given.replicates)
 
-    screen.check_place('out', given.out)
-
     def answer() -> screen.Answer:
         rows = (given.columns, given.by, given.cells, given.where, given.exclude, given.holdout, given.best)
         fits = [fit(table, settings) for table in tables(given.records, law, *rows)]
@@ -67,4 +65,4 @@ def run() -> None:
             fitted.save(fits, given.out)
         return report.answer(fits)
 
-    screen.give(answer, ' '.join(sys.argv), None, given.markdown)
+    screen.give(answer, ' '.join(sys.argv), None, given.markdown, given.out)
