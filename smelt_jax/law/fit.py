@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,15 +68,24 @@ def _from_one_visit(objective: Objective, settings: Settings) -> list[np.ndarray
     return [objective.variables(np.array([*first, *point])) for point in grids]
 
 
+def fits(tables: Sequence[Table], settings: Settings = Settings()) -> list[Fitted]:
+    """`fit` of each. What it raises of one of them it raises before it fits the first."""
+    for table in tables:
+        _checked(table, settings)
+    return [fit(table, settings) for table in tables]
+
+
+def _checked(table: Table, settings: Settings) -> Objective:
+    table.check(settings.bootstrap == 'cells')
+    return objective_of(table, settings)
+
+
 def fit(table: Table, settings: Settings = Settings()) -> Fitted:
     """The law of `table` fitted to those of its rows that are not held out.
 
     Raises ValueError if there are fewer rows than coefficients, or one cell alone for a bootstrap over cells."""
-    table.check_count()
-    objective = objective_of(table, settings)
+    objective = _checked(table, settings)
     kept = table.take(~table.held)
-    if settings.bootstrap == 'cells' and len(set(kept.cells.tolist())) < 2:
-        raise ValueError('the rows are of one cell: there is nothing to draw; --bootstrap=points, or --cells=COLUMN')
     found = found_in(table, settings)
     details: dict[str, Any] = {
         'residuals': settings.residuals,

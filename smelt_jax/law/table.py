@@ -68,14 +68,16 @@ class Table:
             self, columns=columns, loss=self.loss[keep], cells=self.cells[keep], held=self.held[keep]
         )
 
-    def check_count(self) -> None:
-        """Raises ValueError if there are fewer rows than coefficients."""
+    def check(self, by_cells: bool) -> None:
+        """Raises ValueError if there are fewer rows than coefficients, or one cell for draws `by_cells`."""
         points, needed = int((~self.held).sum()), len(self.law.coefficients)
+        whose = f' of {self.group}' * bool(self.group)
         if points < needed:
-            what = f'{points} rows' + f' of {self.group}' * bool(self.group)
-            raise ValueError(
-                f'{what} for the {needed} coefficients of {self.law.name}; add rows, or take a smaller law'
-            )
+            what = f'{points} rows{whose} for the {needed} coefficients of {self.law.name}'
+            raise ValueError(f'{what}; add rows, or take a smaller law')
+        if by_cells and len(set(self.cells[~self.held].tolist())) < 2:
+            what = f'the rows{whose} are of one cell: there is nothing to draw'
+            raise ValueError(f'{what}; --bootstrap=points, or --cells=COLUMN')
 
 
 def tables(
@@ -126,23 +128,23 @@ def tables(
     frame = dataclasses.replace(
         frame, columns={**frame.columns, **{n: list(v) for n, v in found.items() if n in law.columns}}
     )
-    held = np.zeros(len(frame), bool)
-    for condition in holdout:
-        held |= holds(frame, condition)
+    apart = {condition: holds(frame, condition) for condition in holdout}
+    held = np.any([np.zeros(len(frame), bool), *apart.values()], axis=0)
     if held.all():
         raise ValueError(f'--holdout={",".join(holdout)} leaves nothing to fit')
+    idle = [f'--holdout={condition} holds no row out' for condition, rows in apart.items() if not rows.any()]
     labels = np.array([str(value) for value in frame.column(by)] if by else [''] * len(frame))
     made = []
     for label in sorted(set(labels.tolist())):
         mine = labels == label
         part = {name: values[mine] for name, values in found.items()}
         places = [place for place, one in zip(frame.places, mine, strict=True) if one]
-        order = np.lexsort([part['loss'], *(part[name] for name in reversed(list(law.columns)))])
-        keep, notes = _repeats(part, law, places, order, best)
         cell = _cells(frame.take(mine.tolist()), law, cells)
-        table = Table(law, part, part.pop('loss'), cell, held[mine], label, (*frame.notes, *notes)).take(keep)
-        table.check_count()
-        made.append(table)
+        ties = held[mine], np.unique(cell, return_inverse=True)[1]  # of rows with the same columns and loss
+        order = np.lexsort([*ties, part['loss'], *(part[name] for name in reversed(list(law.columns)))])
+        keep, notes = _repeats(part, law, places, order, best)
+        notes = [*frame.notes, *idle, *notes]
+        made.append(Table(law, part, part.pop('loss'), cell, held[mine], label, tuple(notes)).take(keep))
     return made
 
 
@@ -173,11 +175,11 @@ def _checked(frame: Frame, law: Law, name: str, expression: str) -> np.ndarray:
         remedy = 'mend it, or leave the row out with --exclude'
         raise ValueError(f'{frame.places[row]}: {name} is {values[row]:g}, not in {span}; {remedy}')
     if name in COUNTS:
-        _check_unit(frame, law, name, values)
+        _check_unit(frame, law, name, values, expression if expression in frame.columns else f'({expression})')
     return values
 
 
-def _check_unit(frame: Frame, law: Law, name: str, values: np.ndarray) -> None:
+def _check_unit(frame: Frame, law: Law, name: str, values: np.ndarray, source: str) -> None:
     order = np.argsort(values, kind='stable')
     order = order[values[order] > 0]
     if not len(order):
@@ -190,11 +192,11 @@ def _check_unit(frame: Frame, law: Law, name: str, values: np.ndarray) -> None:
     unit = law.unit if name != 'F' else 1.0
     if unit == 1 and values.max() < 1e3:
         raise ValueError(
-            f'{name} is at most {values.max():g}, and {law.name} takes it raw; --columns={name}={name}*1e9'
+            f'{name} is at most {values.max():g}, and {law.name} takes it raw; --columns={name}={source}*1e9'
         )
     if unit == 1e9 and values[order].min() > 1e5:
         raise ValueError(
-            f'{name} is {values.min():g} or more, and {law.name} takes billions; --columns={name}={name}/1e9'
+            f'{name} is {values.min():g} or more, and {law.name} takes billions; --columns={name}={source}/1e9'
         )
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from smelt_jax.law import fitted
 from smelt_jax.law.bootstrap import draws, intervals, replicates
-from smelt_jax.law.fit import Settings, fit, found_in, objective_of
+from smelt_jax.law.fit import Settings, fit, fits, found_in, objective_of
 from smelt_jax.law.laws import law_named, laws
 from smelt_jax.law.search import search, starts_of
 from smelt_jax.law.table import Table
@@ -185,6 +185,18 @@ def test_a_bootstrap_of_one_cell_is_refused() -> None:
     one = dataclasses.replace(table, cells=np.full(72, 'all'))
     with pytest.raises(ValueError, match='of one cell'):
         fit(one, Settings(bootstrap='cells'))
+
+
+def test_all_tables_are_looked_at_before_one_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('smelt_jax.law.fit.search', lambda *_: pytest.fail('searched'))
+    table, cells = smelt_table(), Settings(bootstrap='cells')
+    one = dataclasses.replace(table, cells=np.full(72, 'all'), group='b')
+    with pytest.raises(ValueError, match='the rows of b are of one cell'):
+        fits([table, one], cells)
+    with pytest.raises(ValueError, match='5 rows of b for the 6 coefficients of smelt; add rows'):
+        fits([table, one.take(np.arange(5))], QUICK)
+    with pytest.raises(ValueError, match='delta=nan'):
+        fits([table], Settings(delta=np.nan))
 
 
 @pytest.mark.parametrize(('setting', 'value'), [('bootstrap', 'rows'), ('starts', 0), ('replicates', 0)])

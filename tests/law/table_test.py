@@ -105,7 +105,6 @@ BAD = [
     (changed(1, loss='inf'), r'line 3: loss is inf'),
     (changed(4, D=10), r'D is in two units: nothing between 10 \(.*line 6\) and 1e\+09'),
     ([{**row, 'D': row['D'] / 1e9} for row in ROWS], r'D is at most 10, and chinchilla takes it raw'),
-    (ROWS[:4], r'4 rows for the 5 coefficients of chinchilla; add rows'),
     ([{'N': 1e8, 'loss': 2}], r'no column D \(training tokens\); --columns=D='),
 ]
 
@@ -218,3 +217,23 @@ def test_what_python_would_take_for_a_number_is_named(tmp_path: Path, loss: str)
     )
     with pytest.raises(ValueError, match=r'r\.jsonl, line 1: loss is (True|10+), not a number'):
         numbers(read([f'{tmp_path}/r.jsonl']), 'loss')
+
+
+def test_a_remedy_names_what_the_table_calls_the_column(tmp_path: Path) -> None:
+    rows = [{'N': row['N'], 'tokens': row['D'] / 1e9, 'loss': row['loss']} for row in ROWS]
+    with pytest.raises(ValueError, match=r'D is at most 10, and chinchilla takes it raw; --columns=D=tokens\*1e9'):
+        table(tmp_path / 'a.csv', rows, columns=['D=tokens'])
+    with pytest.raises(ValueError, match=r'--columns=D=\(tokens/2\)\*1e9'):
+        table(tmp_path / 'a.csv', rows, columns=['D=tokens/2'])
+
+
+def test_a_condition_that_holds_nothing_out_is_said(tmp_path: Path) -> None:
+    made = table(tmp_path / 'a.csv', ROWS, holdout=['N>5e7', 'N>1e12'])
+    assert made.held.sum() == 2
+    assert made.notes == ('--holdout=N>1e12 holds no row out',)
+
+
+def test_of_equals_the_same_is_the_best_whatever_the_order(tmp_path: Path) -> None:
+    twins = [{**row, 'lr': lr} for row in ROWS for lr in (1, 2)]
+    made = [table(tmp_path / 'a.csv', rows, best=True, cells=['lr']) for rows in (twins, twins[::-1])]
+    assert made[0].cells.tolist() == made[1].cells.tolist()
