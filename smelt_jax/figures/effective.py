@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from smelt_jax.figures.lawlines import draw, handle, strokes
 from smelt_jax.figures.style import GREY, SMALL, TEXT, new_figure, save, style_of
+from smelt_jax.law.design import check_visits
 from smelt_jax.law.design import effective as worth_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.geometry import Size
@@ -31,8 +32,7 @@ def effective(fit: Fitted, size: Size, experts: Sequence[int], visits: Sequence[
 
 def figure(fit: Fitted, size: Size, experts: Sequence[int], visits: Sequence[int]) -> Figure:
     """The figure, not yet written."""
-    if 'R' not in fit.kind.columns:
-        raise ValueError(f'{fit.law} knows no visits; give a fit of a looped law')
+    check_visits(fit)
     x = np.linspace(min(visits), max(visits), STEPS * (max(visits) - min(visits)) + 1)
     drawn, axes = new_figure()
     handles, beyond = [], False

@@ -161,3 +161,9 @@ def effective(fit: Fitted, size: Size, experts: float, visits: float) -> float:
             columns = columns_of(fit, size, experts, visits, 1.0)
             return float(by.effective(fit.coefficients, columns) / columns['N'])
     return 1.0
+
+
+def check_visits(fit: Fitted) -> None:
+    """Raises ValueError if its law knows none: all of `effective` would be 1."""
+    if 'R' not in fit.kind.columns:
+        raise ValueError(f'{fit.law} knows no visits; give a fit of a looped law')

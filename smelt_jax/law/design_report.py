@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from smelt_jax.law import geometry
-from smelt_jax.law.design import Budget, Choice, Search, effective
+from smelt_jax.law.design import Budget, Choice, Search, check_visits, effective
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import table_of, unmarked
 from smelt_jax.law.geometry import Size
@@ -21,7 +21,9 @@ def one_fit(wheres: Sequence[str], group: str = '') -> Fitted:
     found = [fit for fit in fits if fit.group == group] if group else fits
     if len(found) != 1:
         known = ', '.join(repr(fit.group) for fit in fits)
-        raise ValueError(f'--fit={",".join(wheres)} has the fits {known}; name one of them with --group')
+        twins = len({fit.group for fit in fits}) < len(fits)
+        remedy = ', some of one name; give one of the files alone' if twins else '; name one of them with --group'
+        raise ValueError(f'--fit={",".join(wheres)} has the fits {known}{remedy}')
     return found[0]
 
 
@@ -140,7 +142,8 @@ def visits_answer(search: Search, sizes: Sequence[Size], flops: Sequence[float])
 
 
 def effective_answer(fit: Fitted, sizes: Sequence[Size], experts: Sequence[int], visits: Sequence[int]) -> Answer:
-    """ρ_eff = N_eff / N_act by size, experts and visits."""
+    """ρ_eff = N_eff / N_act by size, experts and visits. Raises ValueError for a law that knows no visits."""
+    check_visits(fit)
     rows, data = [], []
     for size in sizes:
         for number in experts:

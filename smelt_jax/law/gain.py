@@ -61,10 +61,11 @@ def gain(reference: Fitted, target: Fitted, compute: float, sparsity: float | No
         )
     if target.replicates:
         each = frontiers.of_replicates(target, sparsity).best(compute).loss
-        gains = 1 - compute / frontiers.of_replicates(reference, sparsity).compute(each)
+        with np.errstate(divide='ignore'):  # a reference that needs next to nothing
+            gains = 1 - compute / frontiers.of_replicates(reference, sparsity).compute(each)
         low, high = map(float, interval(gains))
     points = [(target, compute, best)]
-    if np.isfinite(needed):
+    if np.isfinite(needed) and needed > 0:
         points.append((reference, needed, theirs.best(needed)))
     found = [(fit, frontiers.outside(fit, at, point, sparsity)) for fit, at, point in points]
     return Gain(
@@ -73,7 +74,7 @@ def gain(reference: Fitted, target: Fitted, compute: float, sparsity: float | No
         sparsity=sparsity,
         loss=float(best.loss),
         reference_compute=needed,
-        gain=1 - compute / needed,
+        gain=1 - compute / needed if needed else -np.inf,
         low=low,
         high=high,
         paired=paired(reference, target),

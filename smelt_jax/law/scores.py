@@ -50,14 +50,14 @@ def pairs_of(records: Sequence[str], named: Named, reference: str) -> list[Pairs
     """The pairs of every arm with the reference, in the order of the arms in the table.
 
     Raises:
-      ValueError: a column or arm is not there, or a pair lacks a row or has two.
+      ValueError: a column or arm is not there, a value is no finite number, or a pair lacks a row or has two.
     """
     frame = read(records)
     arms = [str(value) for value in frame.column(named.arm)]
     others = [arm for arm in dict.fromkeys(arms) if arm != reference]
     if reference not in arms or not others:
         raise ValueError(f'--reference={reference}: {named.arm} has {", ".join(map(repr, dict.fromkeys(arms)))}')
-    loss, score = numbers(frame, named.loss), numbers(frame, named.score)
+    loss, score = _finite(frame, named.loss), _finite(frame, named.score)
     keys, cells = _labels(frame, named.pair), _labels(frame, named.cells)
     groups = _labels(frame, [named.group] if named.group else [])
     base, found = _by_key(keys, arms, reference), []
@@ -70,6 +70,14 @@ def pairs_of(records: Sequence[str], named: Named, reference: str) -> list[Pairs
         labels = [groups[i] for i in first], [cells[i] for i in first]
         found.append(Pairs(arm, (loss[first], score[first]), (loss[second], score[second]), *labels))
     return found
+
+
+def _finite(frame: Frame, expression: str) -> np.ndarray:
+    values = numbers(frame, expression)
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        raise ValueError(f'{frame.places[row]}: {expression} is {values[row]:g}; mend it, or leave the row out')
+    return values
 
 
 def _labels(frame: Frame, columns: Sequence[str]) -> list[str]:

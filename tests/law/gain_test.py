@@ -2,13 +2,16 @@
 
 import dataclasses
 import itertools
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from smelt_jax.law.fitted import Fitted
+from smelt_jax.law.fitted import Fitted, save
 from smelt_jax.law.frontier import frontier, of_fit
 from smelt_jax.law.gain import gain, gains
+from smelt_jax.law.gain_report import pairs_of
 from smelt_jax.law.published import fits_of
 
 BASELINE, SMELT = fits_of('published:smelt')
@@ -68,6 +71,22 @@ def test_a_loss_below_the_reference_s_floor_saves_everything() -> None:
     better = dataclasses.replace(SMELT, coefficients=SMELT.coefficients | {'E': 0.5})
     found = gain(BASELINE, better, 1e22, 0.9)
     assert (found.gain, found.reference_compute) == (1.0, np.inf)
+
+
+def test_a_reference_that_needs_next_to_nothing_is_no_error() -> None:
+    steep = dataclasses.replace(
+        BASELINE, coefficients=BASELINE.coefficients | {'a': 0.01, 'c': 0.01, 'A': 1e-3, 'K': 1e-3}
+    )
+    worse = dataclasses.replace(SMELT, coefficients=SMELT.coefficients | {'E': 9.9})
+    with warnings.catch_warnings(action='error'):
+        found = gain(steep, worse, 1e21, 0.95)
+    assert (found.gain, found.reference_compute) == (-np.inf, 0)
+
+
+def test_two_fits_of_a_group_are_named(tmp_path: Path) -> None:
+    save([BASELINE, SMELT, SMELT], tmp_path / 'fit.json')
+    with pytest.raises(ValueError, match=r'fit\.json has two fits of .smelt.; which is meant would be a guess'):
+        pairs_of([f'{tmp_path}/fit.json'], 'baseline')
 
 
 def drawn(fit: Fitted, noise: int, shared: np.ndarray, **details: object) -> Fitted:
