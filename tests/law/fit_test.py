@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from smelt_jax.law import fitted
 from smelt_jax.law.bootstrap import draws, intervals, replicates
+from smelt_jax.law.chunks import over_cores
 from smelt_jax.law.fit import Settings, fit, fits, found_in, objective_of
 from smelt_jax.law.laws import law_named, laws
 from smelt_jax.law.search import search, starts_of
@@ -72,6 +73,17 @@ def test_the_number_of_cores_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> 
     assert fit(smelt_table(), settings) == first
     monkeypatch.setattr(os, 'sched_getaffinity', lambda _: {0}, raising=False)
     assert fit(smelt_table(), settings) == first
+
+
+def test_starts_that_descend_in_other_company_end_at_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fit(smelt_table(), QUICK)
+    sizes = []
+    monkeypatch.setattr('smelt_jax.law.search.NUMBERS', 72 * 6 * 5)
+    monkeypatch.setattr(
+        'smelt_jax.law.search.over_cores', lambda work, n, size: sizes.append(size) or over_cores(work, n, size)
+    )
+    assert fit(smelt_table(), QUICK) == first
+    assert set(sizes) == {5}  # what a long table has room for
 
 
 @pytest.mark.parametrize('kind', ['points', 'cells'])
