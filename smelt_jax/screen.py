@@ -141,4 +141,7 @@ def _text(file: str) -> str:
     path = reach(file)
     if not path.exists():
         raise ValueError(f'{path} is not there; without #NAME a new file is written')
-    return path.read_text()
+    try:
+        return path.read_text()
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{path} is no text in UTF-8 ({error}); save it as such') from None

@@ -56,6 +56,9 @@ def test_marks_that_are_not_there_are_named_before_anything_is_asked(tmp_path: P
     assert file.read_text() == marks
     with pytest.raises(ValueError, match='is not there'):
         give(answer, 'smelt x', None, f'{tmp_path}/none.md#c')
+    file.write_bytes(b'\xe9')
+    with pytest.raises(ValueError, match=r'page\.md is no text in UTF-8'):
+        give(answer, 'smelt x', None, f'{file}#c')
 
 
 @pytest.mark.parametrize(

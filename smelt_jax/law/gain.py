@@ -46,10 +46,13 @@ def gain(reference: Fitted, target: Fitted, compute: float, sparsity: float | No
     when they were fitted together, what moves both arms alike moves no gain; else the replicates are independent.
 
     Raises:
-      ValueError: the fits have different numbers of replicates; or as `frontier`.
+      ValueError: the fits are of different laws, or have different numbers of replicates; or as `frontier`.
     """
     if not (np.isfinite(compute) and compute > 0):
         raise ValueError(f'compute={compute}: FLOPs are more than 0')
+    if reference.law != target.law:
+        what = f'{_arm(reference)} is a fit of {reference.law} and {_arm(target)} of {target.law}'
+        raise ValueError(f'{what}; a gain is of one law')
     ours, theirs = frontiers.of_fit(target, sparsity), frontiers.of_fit(reference, sparsity)
     best = ours.best(compute)
     needed = float(theirs.compute(best.loss))

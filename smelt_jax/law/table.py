@@ -115,10 +115,13 @@ def tables(
         names = {**{name: counted[name] for name in wanted}, **names}
     # The law's names can stand in conditions; there the loss of a row that is left out may be missing.
     aliases = {name: frame.columns[text] for name, text in names.items() if text in frame.columns}
-    frame = dataclasses.replace(frame, columns={**aliases, **frame.columns})
+    chosen = {name for condition in (*where, *exclude) for name in columns_of(condition)}
+    unnamed = chosen & names.keys() - (aliases | frame.columns).keys()
+    computed = {name: list(numbers(frame, names[name])) for name in unnamed}
+    frame = dataclasses.replace(frame, columns={**computed, **aliases, **frame.columns})
     frame = select(frame, where, exclude)
     if frame.records:
-        frame = endpoints(frame, {name for condition in (*where, *exclude) for name in columns_of(condition)})
+        frame = endpoints(frame, chosen)
     found = {name: _checked(frame, law, name, names.get(name, name)) for name in wanted}
     if 'N_loop' in found and (found['N_loop'] > found['N']).any():
         row = int(np.argmax(found['N_loop'] > found['N']))
@@ -208,22 +211,23 @@ def _repeats(
     The same loss too is a copy of a row, which would count it twice: an error. So is a loss that differs by more than SEEDS.
     What lies between is taken for seeds, all of which count."""
     keep: list[int] = []
-    repeated = 0
-    for i in order:
-        same = bool(keep) and all(part[name][i] == part[name][keep[-1]] for name in law.columns)
+    repeated = first = 0  # `first`: the lowest loss of the rows with the same columns
+    for i in map(int, order):
+        same = bool(keep) and all(part[name][i] == part[name][first] for name in law.columns)
         if same and best:
             continue  # the order is by loss
         if same:
-            one, other = part['loss'][keep[-1]], part['loss'][i]
-            rows = f'{places[keep[-1]]} and {places[i]} have the same {", ".join(law.columns)}'
-            if one == other:
+            low, before, loss = (part['loss'][j] for j in (first, keep[-1], i))
+            rows = f'{places[keep[-1] if before == loss else first]} and {places[i]} have the same {", ".join(law.columns)}'
+            if before == loss:
                 raise ValueError(f'{rows} and the same loss; remove the copy')
-            if other > one * (1 + SEEDS):
+            if loss > low * (1 + SEEDS):
                 raise ValueError(
-                    f'{rows}, and losses {one:g} and {other:g}, too far apart for seeds; --best keeps the lowest'
+                    f'{rows}, and losses {low:g} and {loss:g}, too far apart for seeds; --best keeps the lowest'
                 )
             repeated += 1
-        keep.append(int(i))
+        first = first if same else i
+        keep.append(i)
     dropped = len(order) - len(keep)
     notes = [f'{repeated} rows repeat the columns of another with another loss, and count as seeds'] * bool(repeated)
     notes += [f'{dropped} rows had a better one with the same columns, and were left out'] * bool(dropped)

@@ -126,6 +126,11 @@ def test_replicates_of_other_draws_are_not_paired(change: dict[str, object]) -> 
 def test_numbers_of_replicates_that_differ_are_named() -> None:
     with pytest.raises(ValueError, match='baseline has 3 replicates and smelt 4; fit both with the same number'):
         gain(drawn(BASELINE, 1, np.zeros(3)), drawn(SMELT, 2, np.zeros(4)), 1e21, 0.95)
+    (dense,) = fits_of('published:chinchilla')
+    with pytest.raises(
+        ValueError, match='baseline is a fit of smelt and chinchilla of chinchilla; a gain is of one law'
+    ):
+        gain(BASELINE, dense, 1e21, 0.95)
     with pytest.raises(ValueError, match='compute=0'):
         gain(BASELINE, SMELT, 0, 0.95)
 

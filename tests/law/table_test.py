@@ -91,6 +91,9 @@ def test_rows_with_the_same_columns(tmp_path: Path) -> None:
         table(file, [*ROWS, ROWS[2]])
     with pytest.raises(ValueError, match='too far apart for seeds; --best'):
         table(file, [*ROWS, {**ROWS[2], 'loss': ROWS[2]['loss'] * 1.3}])
+    chain = [{**ROWS[2], 'loss': ROWS[2]['loss'] * step} for step in (1.08, 1.16)]  # each near the next
+    with pytest.raises(ValueError, match=r'line 4 and .*line 9 have .* too far apart for seeds'):
+        table(file, [*ROWS, *chain])
     made = table(file, [{**ROWS[2], 'loss': ROWS[2]['loss'] * 1.3}, *ROWS, ROWS[2]], best=True)
     assert made.loss.tolist() == [row['loss'] for row in ROWS]
     assert '2 rows had a better one' in made.notes[0]
@@ -237,3 +240,13 @@ def test_of_equals_the_same_is_the_best_whatever_the_order(tmp_path: Path) -> No
     twins = [{**row, 'lr': lr} for row in ROWS for lr in (1, 2)]
     made = [table(tmp_path / 'a.csv', rows, best=True, cells=['lr']) for rows in (twins, twins[::-1])]
     assert made[0].cells.tolist() == made[1].cells.tolist()
+
+
+def test_conditions_know_the_columns_that_are_computed(tmp_path: Path) -> None:
+    rows = [{'once': row['N'] / 2, 'loop': row['N'] / 2, 'D': row['D'], 'loss': row['loss']} for row in ROWS]
+    rows += [{**rows[0], 'once': 1e12}, {**rows[0], 'D': 3e9}]
+    made = table(
+        tmp_path / 'a.csv', rows, columns=['N=once+loop'], exclude=['N>1e11'], where=['N>0'], holdout=['N>5e7']
+    )
+    assert made.columns['N'].max() == 1e8
+    assert made.held.sum() == 2
