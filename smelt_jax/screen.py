@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from etils import epath
 from rich.console import Console
 from rich.table import Table
 
@@ -54,49 +56,76 @@ def markdown(table: Table) -> str:
     return '\n'.join([f'**{table.title}**', '', *lines, ''])
 
 
-def give(ask: Callable[[], Answer], question: str, json_file: str | None, markdown_file: str | None) -> None:
+def plain(data: Any) -> Any:
+    """`data` with None for numbers that are not finite: JSON has no word for them."""
+    if isinstance(data, dict):
+        return {key: plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [plain(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def give(
+    ask: Callable[[], Answer],
+    question: str,
+    json_file: str | None,
+    markdown_file: str | None,
+    out_file: str | None = None,
+) -> None:
     """Asks, prints tables, then lines, and writes them to files if asked.
 
     Args:
       question: the command, which heads the Markdown.
       markdown_file: a file of its own, or `FILE.md#NAME`: what stands between `<!-- NAME -->` and `<!-- end of NAME -->` in
         a file that is there.
+      out_file: what `ask` itself writes, if it does.
 
     Raises:
-      ValueError: with the answer's trouble; or before it asks, of files that cannot be written, or have no such marks.
+      ValueError: with the answer's trouble; or before it asks, of files that cannot be written, are the same, or have no such
+        marks.
     """
-    markdown_file, _, marks = (markdown_file or '').partition('#')
-    if json_file and json_file == markdown_file:
-        raise ValueError(f'--json and --markdown are both {json_file}; give each a file of its own')
-    for flag, file in (('json', json_file), ('markdown', markdown_file)):
-        check_place(flag, file)
+    page, sign, marks = (markdown_file or '').partition('#')
+    if sign and not (page and marks):
+        raise ValueError(f'--markdown={markdown_file}: write FILE.md#NAME, or FILE.md for a file of its own')
+    check_places({'out': out_file, 'json': json_file, 'markdown': page})
     if marks:
-        place_in(_text(markdown_file), marks, '', markdown_file)
+        place_in(_text(page), marks, '', page)
     answer = ask()
     console = Console(markup=False)
     show(console, answer.tables)
     for line in answer.lines:
         console.print(line, highlight=False, soft_wrap=True)
     if json_file:
-        reach(json_file).write_text(json.dumps(answer.data, indent=1) + '\n')
-    if markdown_file:
+        write_atomically(reach(json_file), json.dumps(plain(answer.data), indent=1) + '\n')
+    if page:
         tables = [markdown(table) for table in answer.tables]
         lines = '\n'.join([*tables, *answer.lines])
-        if marks:
-            lines = place_in(_text(markdown_file), marks, f'    {question}\n\n{lines}', markdown_file)
-            write_atomically(reach(markdown_file), lines)
-        else:
-            reach(markdown_file).write_text(f'# {question}\n\n{lines}\n')
+        own = f'# {question}\n\n{lines}\n'
+        text = place_in(_text(page), marks, f'    {question}\n\n{lines}', page) if marks else own
+        write_atomically(reach(page), text)
     if answer.trouble:
         raise ValueError(answer.trouble)
 
 
-def check_place(flag: str, file: str | None) -> None:
-    """Raises ValueError if --flag=file cannot be written for want of its folder: before work starts that would be lost."""
-    folder = reach(file or '.').parent
-    # A bucket has no folders: what cannot be written there is found when it is written.
-    if is_local(folder) and not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise ValueError(f'--{flag}={file}: {folder} is no folder that can be written; make it, or give another')
+def check_places(files: Mapping[str, str | None]) -> None:
+    """Raises ValueError if a --flag=file cannot be written, or two are the same: before work starts that would be lost."""
+    seen: dict[epath.Path, str] = {}
+    for flag, file in files.items():
+        if not file:
+            continue
+        path = reach(file)
+        if path in seen:
+            raise ValueError(f'--{seen[path]} and --{flag} are both {file}; give each a file of its own')
+        seen[path] = flag
+        # A bucket has no folders: what cannot be written there is found when it is written.
+        if not is_local(path):
+            continue
+        if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            raise ValueError(
+                f'--{flag}={file}: {path.parent} is no folder that can be written; make it, or give another'
+            )
+        if path.is_dir():
+            raise ValueError(f'--{flag}={file} is a folder; name a file in it')
 
 
 def place_in(document: str, name: str, text: str, file: str) -> str:
@@ -112,4 +141,7 @@ def _text(file: str) -> str:
     path = reach(file)
     if not path.exists():
         raise ValueError(f'{path} is not there; without #NAME a new file is written')
-    return path.read_text()
+    try:
+        return path.read_text()
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{path} is no text in UTF-8 ({error}); save it as such') from None

@@ -53,7 +53,7 @@ def run() -> None:
     """Fits, prints, and writes."""
     from smelt_jax import screen
     from smelt_jax.law import fitted, report
-    from smelt_jax.law.fit import Settings, fit
+    from smelt_jax.law.fit import Settings, fits
     from smelt_jax.law.laws import law_named
     from smelt_jax.law.table import tables
 
@@ -61,13 +61,14 @@ def run() -> None:
     law = law_named(given.law)
     settings = Settings(given.residuals, given.delta, given.starts, given.seed, given.bootstrap, given.replicates)
 
-    screen.check_place('out', given.out)
+    if given.out in given.records:
+        raise ValueError(f'--records and --out are both {given.out}; give each a file of its own')
 
     def answer() -> screen.Answer:
         rows = (given.columns, given.by, given.cells, given.where, given.exclude, given.holdout, given.best)
-        fits = [fit(table, settings) for table in tables(given.records, law, *rows)]
+        found = fits(tables(given.records, law, *rows), settings)
         if given.out:
-            fitted.save(fits, given.out)
-        return report.answer(fits)
+            fitted.save(found, given.out)
+        return report.answer(found)
 
-    screen.give(answer, ' '.join(sys.argv), None, given.markdown)
+    screen.give(answer, ' '.join(sys.argv), None, given.markdown, given.out)

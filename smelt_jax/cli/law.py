@@ -62,7 +62,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string('exclude', [], 'transfer: the same, rows to leave out.')
     flags.DEFINE_bool('lower_is_better', False, 'transfer: of the score.')
     flags.DEFINE_integer('replicates', 1000, 'transfer: of the bootstrap.', lower_bound=1)
-    flags.DEFINE_integer('seed', 0, 'transfer: of the bootstrap.')
+    flags.DEFINE_integer('seed', 0, 'transfer: of the bootstrap.', lower_bound=0)
 
 
 def run(word: str) -> None:

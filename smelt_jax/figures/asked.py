@@ -18,14 +18,14 @@ from smelt_jax.figures.shots import shots
 from smelt_jax.figures.style import check_suffix
 from smelt_jax.figures.surface import surface
 from smelt_jax.figures.transfer import transfer
-from smelt_jax.law.asked import ladders, named_columns, needed
+from smelt_jax.law.asked import ladders, named_columns, needed, sparsities
 from smelt_jax.law.design_report import one_fit, sizes_of
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.gain_report import named_fits, pairs_of
 from smelt_jax.law.reading import read
 from smelt_jax.law.scores import pairs_of as pairs_in
 from smelt_jax.law.table import Table, tables
-from smelt_jax.law.units import numbers, share
+from smelt_jax.law.units import numbers
 
 
 def draw(word: str, given: Any) -> str:
@@ -44,7 +44,7 @@ def _loss_flops(given: Any) -> str:
 
 def _frontier(given: Any) -> str:
     fits = named_fits(needed(given, 'fit'), several=True)
-    frontier(fits, _sparsities(given), numbers(given.compute, '--compute'), given.out)
+    frontier(fits, sparsities(given), numbers(given.compute, '--compute'), given.out)
     return _words(fits)
 
 
@@ -52,19 +52,19 @@ def _surface(given: Any) -> str:
     fits = named_fits(needed(given, 'fit'))
     if len(given.sparsity) != 1 and any('S' in fit.kind.columns for group in fits.values() for fit in group):
         raise ValueError(f'--sparsity={",".join(given.sparsity)}: a surface has one; --sparsity=0.95')
-    surface(fits, _sparsities(given)[0], numbers(given.compute, '--compute'), given.out)
+    surface(fits, sparsities(given)[0], numbers(given.compute, '--compute'), given.out)
     return _words(fits)
 
 
 def _gain(given: Any) -> str:
     pairs = pairs_of(needed(given, 'fit'), given.reference)
-    gain(pairs, _sparsities(given), numbers(given.compute, '--compute'), given.out)
+    gain(pairs, sparsities(given), numbers(given.compute, '--compute'), given.out)
     return _pairs(given, pairs)
 
 
 def _domains(given: Any) -> str:
     pairs = pairs_of(needed(given, 'fit'), given.reference)
-    domains(pairs, _sparsities(given), numbers(needed(given, 'compute'), '--compute'), given.out)
+    domains(pairs, sparsities(given), numbers(needed(given, 'compute'), '--compute'), given.out)
     return _pairs(given, pairs)
 
 
@@ -140,10 +140,6 @@ DRAWN: dict[str, Callable[[Any], str]] = {
     'shots': _shots,
     'depth': _depth,
 }
-
-
-def _sparsities(given: Any) -> list[float]:
-    return [share(text, '--sparsity') for text in given.sparsity]
 
 
 def _words(fits: dict[str, list[Fitted]]) -> str:

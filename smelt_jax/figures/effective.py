@@ -62,5 +62,7 @@ def figure(fit: Fitted, size: Size, experts: Sequence[int], visits: Sequence[int
 
 
 def _where(size: Size, top: float) -> tuple[float, float]:
-    """Near the upper end of the costs, N_unroll / N_act = 1 + (R − 1) N_loop / N_act."""
+    """Near the upper end of the costs, N_unroll / N_act = 1 + (R − 1) N_loop / N_act; at their start if nothing is looped."""
+    if not size.looped:
+        return 1.0, 1.0
     return 1 + (top - 1) * size.active / size.looped, top

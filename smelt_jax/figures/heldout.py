@@ -9,6 +9,8 @@ from matplotlib.lines import Line2D
 from smelt_jax.figures.style import SMALL, TEXT, log_x, panels, save, style_of
 from smelt_jax.law.fitted import Fitted
 
+LEAST = 1e-9  # millinats: where an error of nothing is drawn
+
 
 def heldout(fits: Mapping[str, Sequence[Fitted]], file: epath.PathLike) -> None:
     """Draws the RMSE (millinats, logarithmic) of held-out rows by law, a row of the figure for each name, into `file`. Small
@@ -37,10 +39,10 @@ def figure(fits: Mapping[str, Sequence[Fitted]]) -> Figure:
             place = laws.index(_law(fit))
             colour, marker = style_of(place, len(laws))
             y = row + (0.0 if len(laws) == 1 else 0.5 * (0.5 - place / (len(laws) - 1)))
-            rmse = 1e3 * fit.details['held_out']['rmse']
+            rmse = max(1e3 * fit.details['held_out']['rmse'], LEAST)
             values.append(rmse)
             if fit.rmse:
-                fitted = 1e3 * fit.rmse
+                fitted = max(1e3 * fit.rmse, LEAST)
                 values.append(fitted)
                 axes.plot([fitted, rmse], [y, y], color=colour, linewidth=1, zorder=2)
                 axes.plot(fitted, y, 'o', color=colour, markerfacecolor='white', markersize=4.5, zorder=5)

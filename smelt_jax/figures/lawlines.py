@@ -10,11 +10,13 @@ from matplotlib.lines import Line2D
 from smelt_jax.figures.style import GREY
 from smelt_jax.law.fitted import Fitted
 from smelt_jax.law.frontier import size_of
+from smelt_jax.law.units import flops_text
 
 HOLLOW: dict[str, Any] = {'marker': 'o', 'markersize': 6, 'markerfacecolor': 'white'}
 POINTS = 241  # of a line
 BEYOND = (0, (4, 2.5))  # strokes of what is extrapolated
 MARKED = 6  # points of a line that have a marker
+MOST = 1e40  # FLOPs: the axes of more than these overflow
 DECADES = 1.0  # drawn past what was fitted, upwards
 
 
@@ -26,13 +28,14 @@ def spread(ends: tuple[float, float]) -> np.ndarray:
 def compute_range(fits: Sequence[Fitted], given: Sequence[float] = ()) -> tuple[float, float]:
     """The FLOPs that a figure of `fits` spans: the least and most of `given`; else what they were fitted to and DECADES more.
 
-    Raises ValueError if a fit does not say what it was fitted to, and nothing is given.
+    Raises ValueError if a fit does not say what it was fitted to and nothing is given, or what is given is no such span.
     """
     if given:
+        what = f'--compute={",".join(f"{value:g}" for value in given)}'
         if len(set(given)) < 2:
-            raise ValueError(
-                f'--compute={",".join(f"{value:g}" for value in given)}: give the least and the most, as 1e19,1e23'
-            )
+            raise ValueError(f'{what}: give the least and the most, as 1e19,1e23')
+        if min(given) < 1 or max(given) > MOST:
+            raise ValueError(f'{what}: a figure shows from 1 to {flops_text(MOST)} FLOPs')
         return min(given), max(given)
     spans = [_computes(fit) for fit in fits]
     return min(low for low, _ in spans), max(high for _, high in spans) * 10**DECADES

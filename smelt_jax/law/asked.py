@@ -87,8 +87,13 @@ def named_columns(given: Any) -> Named:
     return Named(given.loss, given.score, given.arm, given.pair, given.group, given.cells, given.where, given.exclude)
 
 
+def sparsities(given: Any) -> list[float]:
+    """S of --sparsity. Raises ValueError, naming it, if there is none, or one that is no share."""
+    return [share(text, '--sparsity') for text in needed(given, 'sparsity')]
+
+
 def _grid(given: Any) -> tuple[list[float], list[float]]:
-    return numbers(given.compute, '--compute'), [share(text, '--sparsity') for text in given.sparsity]
+    return numbers(needed(given, 'compute'), '--compute'), sparsities(given)
 
 
 def _search(given: Any, flops: float) -> Search:

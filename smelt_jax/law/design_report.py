@@ -22,7 +22,9 @@ def one_fit(wheres: Sequence[str], group: str = '') -> Fitted:
     found = [fit for fit in fits if fit.group == group] if group else fits
     if len(found) != 1:
         known = ', '.join(repr(fit.group) for fit in fits)
-        raise ValueError(f'--fit={",".join(wheres)} has the fits {known}; name one of them with --group')
+        twins = len({fit.group for fit in fits}) < len(fits)
+        remedy = ', some of one name; give one of the files alone' if twins else '; name one of them with --group'
+        raise ValueError(f'--fit={",".join(wheres)} has the fits {known}{remedy}')
     return found[0]
 
 

@@ -2,13 +2,14 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from smelt_jax.law.bootstrap import KINDS, intervals, replicates
 from smelt_jax.law.fitted import Fitted
-from smelt_jax.law.goodness import cells_left_out, held_out, identified, measures
+from smelt_jax.law.goodness import MOST_CELLS, cells_left_out, held_out, identified, measures
 from smelt_jax.law.objective import DELTA, Objective
 from smelt_jax.law.search import Found, search
 from smelt_jax.law.table import Table
@@ -67,15 +68,25 @@ def _from_one_visit(objective: Objective, settings: Settings) -> list[np.ndarray
     return [objective.variables(np.array([*first, *point])) for point in grids]
 
 
+def fits(tables: Sequence[Table], settings: Settings = Settings()) -> list[Fitted]:
+    """`fit` of each. What it raises of one of them it raises before it fits the first."""
+    for table in tables:
+        _checked(table, settings)
+    return [fit(table, settings) for table in tables]
+
+
+def _checked(table: Table, settings: Settings) -> Objective:
+    table.check(settings.bootstrap == 'cells')
+    return objective_of(table, settings)
+
+
+@np.errstate(all='ignore')  # what overflows is infinite, and is met as such
 def fit(table: Table, settings: Settings = Settings()) -> Fitted:
     """The law of `table` fitted to those of its rows that are not held out.
 
     Raises ValueError if there are fewer rows than coefficients, or one cell alone for a bootstrap over cells."""
-    table.check_count()
-    objective = objective_of(table, settings)
+    objective = _checked(table, settings)
     kept = table.take(~table.held)
-    if settings.bootstrap == 'cells' and len(set(kept.cells.tolist())) < 2:
-        raise ValueError('the rows are of one cell: there is nothing to draw; --bootstrap=points, or --cells=COLUMN')
     found = found_in(table, settings)
     details: dict[str, Any] = {
         'residuals': settings.residuals,
@@ -102,8 +113,12 @@ def fit(table: Table, settings: Settings = Settings()) -> Fitted:
     told = identified(objective, found.x, drawn)
     details.update(told.details)
     notes += told.notes
-    if settings.leave_out and len(set(kept.cells.tolist())) > 1:
+    cells = len(set(kept.cells.tolist()))
+    if settings.leave_out and cells > 1:
         details['left_out_rmse'] = cells_left_out(objective, found.x, kept.cells)
+        if cells > MOST_CELLS:
+            what = f'of {cells} cells none was left out to be predicted'
+            notes.append(f'{what}: that is done for {MOST_CELLS} or fewer')
     if table.held.any():
         details['held_out'] = held_out(table, objective.named(found.x))
     return Fitted(
@@ -124,7 +139,7 @@ def _said(objective: Objective, found: Found) -> list[str]:
     if not found.converged:
         notes.append(f'the search had not converged ({found.message}); give it more --starts')
     elif found.agree < 2:
-        notes.append(f'one alone of the best {found.onward} starts ended here; give it more --starts')
+        notes.append(f'of the best {found.onward} starts {found.agree} ended here; give it more --starts')
     low, high = objective.bounds
     for c, x, bottom, top in zip(objective.law.coefficients, found.x, low, high, strict=True):
         if min(x - bottom, top - x) <= 1e-9 * (top - bottom):

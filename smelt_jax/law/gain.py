@@ -46,10 +46,13 @@ def gain(reference: Fitted, target: Fitted, compute: float, sparsity: float | No
     when they were fitted together, what moves both arms alike moves no gain; else the replicates are independent.
 
     Raises:
-      ValueError: the fits have different numbers of replicates; or as `frontier`.
+      ValueError: the fits are of different laws, or have different numbers of replicates; or as `frontier`.
     """
     if not (np.isfinite(compute) and compute > 0):
         raise ValueError(f'compute={compute}: FLOPs are more than 0')
+    if reference.law != target.law:
+        what = f'{_arm(reference)} is a fit of {reference.law} and {_arm(target)} of {target.law}'
+        raise ValueError(f'{what}; a gain is of one law')
     ours, theirs = frontiers.of_fit(target, sparsity), frontiers.of_fit(reference, sparsity)
     best = ours.best(compute)
     needed = float(theirs.compute(best.loss))
@@ -61,10 +64,11 @@ def gain(reference: Fitted, target: Fitted, compute: float, sparsity: float | No
         )
     if target.replicates:
         each = frontiers.of_replicates(target, sparsity).best(compute).loss
-        gains = 1 - compute / frontiers.of_replicates(reference, sparsity).compute(each)
+        with np.errstate(divide='ignore'):  # a reference that needs next to nothing
+            gains = 1 - compute / frontiers.of_replicates(reference, sparsity).compute(each)
         low, high = map(float, interval(gains))
     points = [(target, compute, best)]
-    if np.isfinite(needed):
+    if np.isfinite(needed) and needed > 0:
         points.append((reference, needed, theirs.best(needed)))
     found = [(fit, frontiers.outside(fit, at, point, sparsity)) for fit, at, point in points]
     return Gain(
@@ -73,7 +77,7 @@ def gain(reference: Fitted, target: Fitted, compute: float, sparsity: float | No
         sparsity=sparsity,
         loss=float(best.loss),
         reference_compute=needed,
-        gain=1 - compute / needed,
+        gain=1 - compute / needed if needed else -np.inf,
         low=low,
         high=high,
         paired=paired(reference, target),

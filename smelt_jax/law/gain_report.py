@@ -72,6 +72,9 @@ def pairs_of(wheres: Sequence[str], reference: str) -> dict[str, tuple[Fitted, F
     pairs = {}
     for name, fits in named_fits(wheres).items():
         by_group = {fit.group: fit for fit in fits}
+        for group in (group for group in by_group if [fit.group for fit in fits].count(group) > 1):
+            what = f'{name or ",".join(wheres)} has two fits of {group!r}'
+            raise ValueError(f'{what}; which is meant would be a guess: fit one of them')
         targets = [group for group in by_group if group != reference]
         if reference not in by_group or not targets:
             known = ', '.join(repr(group) for group in by_group)

@@ -11,6 +11,7 @@ against A0.6B-2.9B, 0.4, 0.8, 1.1, 1.5 and 1.8, come out so, and not with it. St
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 
 from etils import epath
@@ -97,11 +98,25 @@ def load(file: epath.PathLike) -> Sequence[Size]:
     path, names = reach(file), [field.name for field in dataclasses.fields(Size)]
     try:
         sizes = [Size(**entry) for entry in json.loads(path.read_text())]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f'{path}: {error}; it is a JSON list of objects with {", ".join(names)}') from None
-    for size in sizes:
-        if not (0 <= size.looped <= size.active and 0 <= size.experts <= size.active and size.active > 0):
-            raise ValueError(
-                f'{path}: {size.name} has looped={size.looped:g} and experts={size.experts:g}, parts of {size.active=:g}'
-            )
+    if not sizes:
+        raise ValueError(f'{path}: it has no sizes; it is a JSON list of objects with {", ".join(names)}')
+    for place, size in enumerate(sizes):
+        _check(size, str(path))
+        if size.name in [other.name for other in sizes[:place]]:
+            raise ValueError(f'{path}: there are two sizes {size.name!r}; rename one')
     return sizes
+
+
+def _check(size: Size, path: str) -> None:
+    if not isinstance(size.name, str):
+        raise ValueError(f'{path}: name is {size.name!r}, not a text')
+    for name, value in dataclasses.asdict(size).items():
+        number = isinstance(value, int | float) and math.isfinite(value) and value >= 0
+        if name != 'name' and not number:
+            raise ValueError(f'{path}: {size.name}: {name} is {value!r}, not a number from 0')
+    if not (size.looped <= size.active and size.experts <= size.active and size.active > 0):
+        raise ValueError(
+            f'{path}: {size.name} has looped={size.looped:g} and experts={size.experts:g}, parts of {size.active=:g}'
+        )

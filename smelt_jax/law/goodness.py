@@ -12,6 +12,7 @@ from smelt_jax.law.search import descend_all
 from smelt_jax.law.table import Table
 
 STEPS = 200
+MOST_CELLS = 1000  # left out one by one, each with a fit of its own
 WITHIN = 3.92  # standard deviations that 95% of a normal distribution take
 BLIND = 1e7  # condition of the scaled Jacobian: above, a direction is lost in rounding
 LOOSE = 10.0  # times: a positive coefficient whose 95% span more is hardly known
@@ -35,7 +36,7 @@ def of_losses(predicted: np.ndarray, loss: np.ndarray) -> dict[str, Any]:
     return {
         'rmse': float(np.sqrt((error**2).mean())),
         'largest': float(np.abs(error).max()),
-        'r2': 1 - float((error**2).sum()) / spread if spread else None,
+        'r2': 1 - float((error**2).sum()) / spread if np.ptp(loss) else None,
     }
 
 
@@ -53,8 +54,11 @@ def held_out(table: Table, coefficients: Mapping[str, float]) -> dict[str, Any]:
 
 
 def cells_left_out(objective: Objective, x: np.ndarray, cells: np.ndarray) -> float | None:
-    """RMSE (nats) of each cell's losses as predicted by a fit to the other cells; None if there are too few rows for it."""
+    """RMSE (nats) of each cell's losses as predicted by a fit to the other cells; None of too few rows for it, or more than
+    MOST_CELLS cells."""
     names, member = np.unique(cells, return_inverse=True)
+    if len(names) > MOST_CELLS:
+        return None
     weights = (member[None] != np.arange(len(names))[:, None]).astype(np.float64)
     if weights.sum(1).min() < len(x):
         return None
@@ -74,11 +78,13 @@ def identified(objective: Objective, x: np.ndarray, drawn: Sequence[Mapping[str,
     scaled = slopes[felt] / lengths[felt, None]
     condition = float(np.linalg.cond(scaled))
     names = [law.names[i] for i in np.flatnonzero(felt)]
-    if condition > BLIND:
-        blind = np.abs(np.linalg.svd(scaled.T, full_matrices=False)[2][-1])
-        involved = [name for name, share in zip(names, blind, strict=True) if share > 0.3 * blind.max()]
-        notes.append(f'the rows cannot tell {", ".join(involved)} apart: a change of one is undone by the others')
-    if drawn:
+    for involved in _stand_ins(scaled):
+        which = ', '.join(names[i] for i in involved)
+        notes.append(f'the rows cannot tell {which} apart: a change of one is undone by the others')
+    if len(residuals) == len(law.names):
+        what = f'{len(residuals)} rows for {len(law.names)} coefficients'
+        notes.append(f'{what}: no error is left to say how far they can be trusted')
+    if len(drawn) > 1:
         values = objective.variables(np.array([[one[name] for name in law.names] for one in drawn]))[:, felt]
         covariance = np.cov(values.T)
     else:
@@ -109,3 +115,22 @@ def identified(objective: Objective, x: np.ndarray, drawn: Sequence[Mapping[str,
                 f'the rows hardly say how large {coefficient.name} is: {how}' + partner * bool(others.max() > 0.5)
             )
     return Identified(notes, details)
+
+
+def _stand_ins(scaled: np.ndarray) -> list[list[int]]:
+    """Sets of coefficients of which a change of one is undone by the others, from slopes [P, n] of length 1: those that share a
+    direction which the rows do not see."""
+    _, sizes, axes = np.linalg.svd(scaled.T, full_matrices=False)
+    unseen = axes[sizes * BLIND < sizes[0]]
+    shares = np.abs(unseen.T @ unseen)  # [P, P], whatever the axes among those directions
+    moved = np.sqrt(np.diag(shares))
+    left = [i for i in np.argsort(-moved, kind='stable').tolist() if moved[i] > 0.3 * moved.max()]
+    np.fill_diagonal(shares, 0)
+    found = []
+    while left:
+        mine = {left[0], int(np.argmax(shares[left[0]]))}
+        while more := {i for i in left if shares[i, list(mine)].max() > 0.02} - mine:
+            mine |= more
+        found.append(sorted(mine))
+        left = [i for i in left if i not in mine]
+    return sorted(found)

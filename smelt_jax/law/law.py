@@ -55,8 +55,9 @@ class Law:
         return tuple(coefficient.name for coefficient in self.coefficients)
 
     def loss(self, coefficients: Mapping[str, float], columns: Columns) -> np.ndarray:
-        """float64, nats per token, of the columns' shape."""
-        return np.asarray(self.predict(coefficients, columns), np.float64)
+        """float64, nats per token, of the columns' shape; infinite, or no number, where the law overflows."""
+        with np.errstate(all='ignore'):
+            return np.asarray(self.predict(coefficients, columns), np.float64)
 
     def loss_and_jacobian(self, coefficients: Any, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
         """loss[..., n] and its derivatives [..., P, n] by the coefficients [..., P], in the order of `names`.
@@ -65,5 +66,6 @@ class Law:
         """
         values = np.asarray(coefficients, np.float64)
         steps = values[..., None, :] + 1j * STEP * np.eye(len(self.coefficients))
-        found = np.asarray(self.predict({name: steps[..., i, None] for i, name in enumerate(self.names)}, columns))
+        with np.errstate(all='ignore'):
+            found = np.asarray(self.predict({name: steps[..., i, None] for i, name in enumerate(self.names)}, columns))
         return found[..., 0, :].real, found.imag / STEP

@@ -4,7 +4,8 @@ import csv
 import dataclasses
 import gzip
 import io
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etils import epath
@@ -93,29 +94,42 @@ def _csv(file: epath.Path) -> list[tuple[int, dict[str, Any]]]:
         raw = file.read_bytes()
     try:
         text = (gzip.decompress(raw) if file.name.endswith('.gz') else raw).decode('utf-8-sig')
-    except (UnicodeDecodeError, OSError, EOFError) as error:
+    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f'{file} is no CSV file: {error}') from None
-    lines = csv.reader(io.StringIO(text))
-    head = [name.strip() for name in next(lines, [])]
+    lines = _lines(file, text)
+    head = [name.strip() for name in next(lines, (1, []))[1]]
     if not any(head):
         raise ValueError(f'{file} is empty; a table has the names of its columns in the first line')
     for name in head:
         if head.count(name) > 1:
             raise ValueError(f'{file} has two columns {name!r}; rename one')
     found = []
-    for values in lines:
+    for number, values in lines:
         if any(value.strip() for value in values):
             if len(values) != len(head):
-                raise ValueError(
-                    f'{file}, line {lines.line_num}: has {len(values)} values for {len(head)} columns; mend it'
-                )
+                raise ValueError(f'{file}, line {number}: has {len(values)} values for {len(head)} columns; mend it')
             texts = (value.strip() or None for value in values)
-            found.append((lines.line_num, dict(zip(head, texts, strict=True))))
+            found.append((number, dict(zip(head, texts, strict=True))))
     return found
 
 
+def _lines(file: epath.Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The values of each line, with the number of the line where they begin, whatever ends lines there."""
+    lines, number = csv.reader(io.StringIO(text, newline=None)), 1
+    try:
+        for values in lines:
+            yield number, values
+            number = lines.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f'{file}, line {number}: {error}; is a quote never closed?') from None
+
+
 def _records(file: epath.Path) -> list[tuple[int, dict[str, Any]]]:
-    return [(i, dict(_flat(record, ''))) for i, record in enumerate(read_lines(file, RECORD_KEYS), start=1)]
+    try:
+        records = read_lines(file, RECORD_KEYS)
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{file} is no text in UTF-8 ({error}); restore it from a copy') from None
+    return [(i, dict(_flat(record, ''))) for i, record in enumerate(records, start=1)]
 
 
 def _flat(entry: dict[str, Any], where: str) -> Iterable[tuple[str, Any]]:

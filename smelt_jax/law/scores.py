@@ -58,7 +58,8 @@ def pairs_of(records: Sequence[str], named: Named, reference: str) -> list[Pairs
     must be of one task.
 
     Raises:
-      ValueError: a column or arm is not there, a pair lacks a row or has two, or records are of several tasks or packs.
+      ValueError: a column or arm is not there, a value is no finite number, a pair lacks a row or has two, or records are of
+        several tasks or packs.
     """
     frame = select(read(records), named.where, named.exclude)
     if frame.records:
@@ -73,7 +74,7 @@ def pairs_of(records: Sequence[str], named: Named, reference: str) -> list[Pairs
     others = [arm for arm in dict.fromkeys(arms) if arm != reference]
     if reference not in arms or not others:
         raise ValueError(f'--reference={reference}: {named.arm} has {", ".join(map(repr, dict.fromkeys(arms)))}')
-    loss, score = numbers(frame, named.loss), numbers(frame, named.score)
+    loss, score = _finite(frame, named.loss), _finite(frame, named.score)
     keys, cells = _labels(frame, named.pair), _labels(frame, named.cells)
     groups = _labels(frame, [named.group] if named.group else [])
     base, found = _by_key(keys, arms, reference), []
@@ -86,6 +87,14 @@ def pairs_of(records: Sequence[str], named: Named, reference: str) -> list[Pairs
         labels = [groups[i] for i in first], [cells[i] for i in first]
         found.append(Pairs(arm, (loss[first], score[first]), (loss[second], score[second]), *labels, frame.notes))
     return found
+
+
+def _finite(frame: Frame, expression: str) -> np.ndarray:
+    values = numbers(frame, expression)
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        raise ValueError(f'{frame.places[row]}: {expression} is {values[row]:g}; mend it, or leave the row out')
+    return values
 
 
 def _labels(frame: Frame, columns: Sequence[str]) -> list[str]:

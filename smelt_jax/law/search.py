@@ -11,7 +11,8 @@ from smelt_jax.law.chunks import over_cores
 from smelt_jax.law.descent import Descent, descend
 from smelt_jax.law.objective import Objective
 
-CHUNK = 32  # starts that descend together
+CHUNK = 32  # starts that descend together, fewer where they would be more than NUMBERS slopes
+NUMBERS = 1 << 20
 FIRST, NEXT, REST = 10, 30, 400  # steps of all starts, of the better quarter, and of those that go on
 ONWARD, POLISHED = 24, 4  # starts that go on, and those of them that L-BFGS-B ends
 SAME = 1e-6  # relative difference of values that are one optimum
@@ -60,8 +61,9 @@ def starts_of(objective: Objective, count: int, seed: int) -> np.ndarray:
 
 def descend_all(objective: Objective, x: np.ndarray, steps: int, weights: np.ndarray | None = None) -> Descent:
     """`descend` over the cores, in chunks, so that the result does not depend on how many there are."""
+    size = min(CHUNK, max(1, NUMBERS // (x.shape[1] * len(objective.loss))))
     parts = over_cores(
-        lambda part: descend(objective, x[part], steps, None if weights is None else weights[part]), len(x), CHUNK
+        lambda part: descend(objective, x[part], steps, None if weights is None else weights[part]), len(x), size
     )
     return Descent(*(np.concatenate([getattr(p, name) for p in parts]) for name in ('x', 'value', 'converged')))
 

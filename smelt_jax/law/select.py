@@ -37,8 +37,10 @@ def numbers(frame: Frame, expression: str) -> np.ndarray:
         text, names = _without_signs(frame, expression)
         with np.errstate(all='ignore'):
             value = _evaluate(frame, ast.parse(text, mode='eval').body, names)
-    except SyntaxError:
-        raise ValueError(f'{expression!r} is neither a column nor arithmetic of columns') from None
+    except (SyntaxError, RecursionError):
+        raise ValueError(f'{expression[:60]!r} is neither a column nor arithmetic of columns') from None
+    except OverflowError:
+        raise ValueError(f'{expression[:60]!r} has what is no number that a computer holds; write it as 1e9') from None
     return np.broadcast_to(np.asarray(value, np.float64), len(frame))
 
 
@@ -56,7 +58,7 @@ def _evaluate(frame: Frame, node: ast.expr, names: Mapping[str, str]) -> Any:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_evaluate(frame, node.operand, names)
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return float(node.value)
+        return np.float64(node.value)  # whose 1 / 0 is inf and (-8) ** 0.5 nan, which columns may not be
     if isinstance(node, ast.Name | ast.Attribute):
         return _numbers(frame, names.get(ast.unparse(node), ast.unparse(node)))
     raise ValueError(f'{_with_signs(ast.unparse(node), names)!r} is no arithmetic of columns: + - * / ** and numbers')
@@ -70,8 +72,10 @@ def _numbers(frame: Frame, name: str) -> np.ndarray:
     found = np.empty(len(frame))
     for i, value in enumerate(frame.column(name)):
         try:
+            if isinstance(value, bool):  # of JSON; Python takes it for 0 or 1
+                raise TypeError
             found[i] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             shown, text = ('nothing', '') if value is None else (repr(value), value)
             raise ValueError(
                 f'{frame.places[i]}: {name} is {shown}, not a number; mend it, or leave the row out with '

@@ -68,14 +68,16 @@ class Table:
             self, columns=columns, loss=self.loss[keep], cells=self.cells[keep], held=self.held[keep]
         )
 
-    def check_count(self) -> None:
-        """Raises ValueError if there are fewer rows than coefficients."""
+    def check(self, by_cells: bool) -> None:
+        """Raises ValueError if there are fewer rows than coefficients, or one cell for draws `by_cells`."""
         points, needed = int((~self.held).sum()), len(self.law.coefficients)
+        whose = f' of {self.group}' * bool(self.group)
         if points < needed:
-            what = f'{points} rows' + f' of {self.group}' * bool(self.group)
-            raise ValueError(
-                f'{what} for the {needed} coefficients of {self.law.name}; add rows, or take a smaller law'
-            )
+            what = f'{points} rows{whose} for the {needed} coefficients of {self.law.name}'
+            raise ValueError(f'{what}; add rows, or take a smaller law')
+        if by_cells and len(set(self.cells[~self.held].tolist())) < 2:
+            what = f'the rows{whose} are of one cell: there is nothing to draw'
+            raise ValueError(f'{what}; --bootstrap=points, or --cells=COLUMN')
 
 
 def tables(
@@ -113,10 +115,13 @@ def tables(
         names = {**{name: counted[name] for name in wanted}, **names}
     # The law's names can stand in conditions; there the loss of a row that is left out may be missing.
     aliases = {name: frame.columns[text] for name, text in names.items() if text in frame.columns}
-    frame = dataclasses.replace(frame, columns={**aliases, **frame.columns})
+    chosen = {name for condition in (*where, *exclude) for name in columns_of(condition)}
+    unnamed = chosen & names.keys() - (aliases | frame.columns).keys()
+    computed = {name: list(numbers(frame, names[name])) for name in unnamed}
+    frame = dataclasses.replace(frame, columns={**computed, **aliases, **frame.columns})
     frame = select(frame, where, exclude)
     if frame.records:
-        frame = endpoints(frame, {name for condition in (*where, *exclude) for name in columns_of(condition)})
+        frame = endpoints(frame, chosen)
     _check_names(frame, law, [name for name in wanted if name not in names], names)
     found = {name: _checked(frame, law, name, names.get(name, name)) for name in wanted}
     if 'N_loop' in found and (found['N_loop'] > found['N']).any():
@@ -129,10 +134,10 @@ def tables(
     )
     held = np.zeros(len(frame), bool)
     for condition in holdout:
-        chosen = holds(frame, condition)
-        if not chosen.any():
+        apart = holds(frame, condition)
+        if not apart.any():
             raise ValueError(f'--holdout={condition} holds for none of {len(frame)} rows; choose another condition')
-        held |= chosen
+        held |= apart
     if held.all():
         raise ValueError(f'--holdout={",".join(holdout)} leaves nothing to fit')
     labels = np.array([str(value) for value in frame.column(by)] if by else [''] * len(frame))
@@ -141,12 +146,12 @@ def tables(
         mine = labels == label
         part = {name: values[mine] for name, values in found.items()}
         places = [place for place, one in zip(frame.places, mine, strict=True) if one]
-        order = np.lexsort([part['loss'], *(part[name] for name in reversed(list(law.columns)))])
-        keep, notes = _repeats(part, law, places, order, best)
         cell = _cells(frame.take(mine.tolist()), law, cells)
-        table = Table(law, part, part.pop('loss'), cell, held[mine], label, (*frame.notes, *notes)).take(keep)
-        table.check_count()
-        made.append(table)
+        ties = held[mine], np.unique(cell, return_inverse=True)[1]  # of rows with the same columns and loss
+        order = np.lexsort([*ties, part['loss'], *(part[name] for name in reversed(list(law.columns)))])
+        keep, notes = _repeats(part, law, places, order, best)
+        notes = [*frame.notes, *notes]
+        made.append(Table(law, part, part.pop('loss'), cell, held[mine], label, tuple(notes)).take(keep))
     return made
 
 
@@ -181,11 +186,11 @@ def _checked(frame: Frame, law: Law, name: str, expression: str) -> np.ndarray:
         remedy = 'mend it, or leave the row out with --exclude'
         raise ValueError(f'{frame.places[row]}: {name} is {values[row]:g}, not in {span}; {remedy}')
     if name in COUNTS:
-        _check_unit(frame, law, name, values)
+        _check_unit(frame, law, name, values, expression if expression in frame.columns else f'({expression})')
     return values
 
 
-def _check_unit(frame: Frame, law: Law, name: str, values: np.ndarray) -> None:
+def _check_unit(frame: Frame, law: Law, name: str, values: np.ndarray, source: str) -> None:
     order = np.argsort(values, kind='stable')
     order = order[values[order] > 0]
     if not len(order):
@@ -198,11 +203,11 @@ def _check_unit(frame: Frame, law: Law, name: str, values: np.ndarray) -> None:
     unit = law.unit if name != 'F' else 1.0
     if unit == 1 and values.max() < 1e3:
         raise ValueError(
-            f'{name} is at most {values.max():g}, and {law.name} takes it raw; --columns={name}={name}*1e9'
+            f'{name} is at most {values.max():g}, and {law.name} takes it raw; --columns={name}={source}*1e9'
         )
     if unit == 1e9 and values[order].min() > 1e5:
         raise ValueError(
-            f'{name} is {values.min():g} or more, and {law.name} takes billions; --columns={name}={name}/1e9'
+            f'{name} is {values.min():g} or more, and {law.name} takes billions; --columns={name}={source}/1e9'
         )
 
 
@@ -214,22 +219,23 @@ def _repeats(
     The same loss too is a copy of a row, which would count it twice: an error. So is a loss that differs by more than SEEDS.
     What lies between is taken for seeds, all of which count."""
     keep: list[int] = []
-    repeated = 0
-    for i in order:
-        same = bool(keep) and all(part[name][i] == part[name][keep[-1]] for name in law.columns)
+    repeated = first = 0  # `first`: the lowest loss of the rows with the same columns
+    for i in map(int, order):
+        same = bool(keep) and all(part[name][i] == part[name][first] for name in law.columns)
         if same and best:
             continue  # the order is by loss
         if same:
-            one, other = part['loss'][keep[-1]], part['loss'][i]
-            rows = f'{places[keep[-1]]} and {places[i]} have the same {", ".join(law.columns)}'
-            if one == other:
+            low, before, loss = (part['loss'][j] for j in (first, keep[-1], i))
+            rows = f'{places[keep[-1] if before == loss else first]} and {places[i]} have the same {", ".join(law.columns)}'
+            if before == loss:
                 raise ValueError(f'{rows} and the same loss; remove the copy')
-            if other > one * (1 + SEEDS):
+            if loss > low * (1 + SEEDS):
                 raise ValueError(
-                    f'{rows}, and losses {one:g} and {other:g}, too far apart for seeds; --best keeps the lowest'
+                    f'{rows}, and losses {low:g} and {loss:g}, too far apart for seeds; --best keeps the lowest'
                 )
             repeated += 1
-        keep.append(int(i))
+        first = first if same else i
+        keep.append(i)
     dropped = len(order) - len(keep)
     notes = [f'{repeated} rows repeat the columns of another with another loss, and count as seeds'] * bool(repeated)
     notes += [f'{dropped} rows had a better one with the same columns, and were left out'] * bool(dropped)

@@ -122,11 +122,13 @@ def beyond(
       cells: [n] labels: pairs with the same one are drawn together, as the endpoints that grew from one trunk.
 
     Raises:
-      ValueError: as `fit_sigmoid`, or the arms have different numbers of points.
+      ValueError: as `fit_sigmoid`, the arms have different numbers of points, or there is one cell alone.
     """
     (losses, scores), labels, drawn = map(np.asarray, reference), np.asarray(groups), np.asarray(cells)
     if len({len(losses), len(target[0]), len(labels), len(drawn)}) > 1:
         raise ValueError(f'{len(losses)} points against {len(target[0])}: the arms are compared pair by pair')
+    if len(set(cells)) < 2:
+        raise ValueError('the pairs are of one cell: there is nothing to draw; --cells=COLUMN,… says what there is')
     curve = fit_sigmoid(losses, scores)
     found = residuals(curve, *target)
     each = []

@@ -59,10 +59,13 @@ def _installed(package: str) -> bool:
 def write_atomically(file: epath.Path, content: str | bytes) -> None:
     """The whole content or the old file: never a part, whatever kills the process. Raises OSError, naming the file.
 
-    An object in a bucket is replaced when its upload ends. On a disk the content is there, then it takes the file's name.
+    An object in a bucket is replaced when its upload ends. On a disk the content is there, then it takes the file's name. A
+    link stays, and so does what is no file, as /dev/null: that is written to.
     """
     with naming(file):
-        if not is_local(file):
+        if is_local(file) and os.path.islink(file):
+            file = epath.Path(os.path.realpath(file))
+        if not is_local(file) or (os.path.exists(file) and not os.path.isfile(file)):
             _write(file, content)
             return
         temporary = file.parent / f'.{file.name}.{os.getpid()}'
@@ -89,6 +92,6 @@ def naming(path: epath.PathLike) -> Iterator[None]:
 def _write(file: epath.Path, content: str | bytes) -> None:
     with file.open('wb') as out:
         out.write(content.encode() if isinstance(content, str) else content)
-        if is_local(file):
+        if is_local(file) and os.path.isfile(file):  # epath takes a pipe for a file
             out.flush()
             os.fsync(out.fileno())  # else a power cut could leave the name with nothing behind it

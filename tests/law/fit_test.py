@@ -12,7 +12,8 @@ from scipy.optimize import minimize
 
 from smelt_jax.law import fitted
 from smelt_jax.law.bootstrap import draws, intervals, replicates
-from smelt_jax.law.fit import Settings, fit, found_in, objective_of
+from smelt_jax.law.chunks import over_cores
+from smelt_jax.law.fit import Settings, fit, fits, found_in, objective_of
 from smelt_jax.law.laws import law_named, laws
 from smelt_jax.law.objective import Objective
 from smelt_jax.law.published import fits_of
@@ -75,6 +76,17 @@ def test_the_number_of_cores_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> 
     assert fit(smelt_table(), settings) == first
     monkeypatch.setattr(os, 'sched_getaffinity', lambda _: {0}, raising=False)
     assert fit(smelt_table(), settings) == first
+
+
+def test_starts_that_descend_in_other_company_end_at_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fit(smelt_table(), QUICK)
+    sizes = []
+    monkeypatch.setattr('smelt_jax.law.search.NUMBERS', 72 * 6 * 5)
+    monkeypatch.setattr(
+        'smelt_jax.law.search.over_cores', lambda work, n, size: sizes.append(size) or over_cores(work, n, size)
+    )
+    assert fit(smelt_table(), QUICK) == first
+    assert set(sizes) == {5}  # what a long table has room for
 
 
 @pytest.mark.parametrize('kind', ['points', 'cells'])
@@ -196,6 +208,18 @@ def test_a_bootstrap_of_one_cell_is_refused() -> None:
     one = dataclasses.replace(table, cells=np.full(72, 'all'))
     with pytest.raises(ValueError, match='of one cell'):
         fit(one, Settings(bootstrap='cells'))
+
+
+def test_all_tables_are_looked_at_before_one_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('smelt_jax.law.fit.search', lambda *_: pytest.fail('searched'))
+    table, cells = smelt_table(), Settings(bootstrap='cells')
+    one = dataclasses.replace(table, cells=np.full(72, 'all'), group='b')
+    with pytest.raises(ValueError, match='the rows of b are of one cell'):
+        fits([table, one], cells)
+    with pytest.raises(ValueError, match='5 rows of b for the 6 coefficients of smelt; add rows'):
+        fits([table, one.take(np.arange(5))], QUICK)
+    with pytest.raises(ValueError, match='delta=nan'):
+        fits([table], Settings(delta=np.nan))
 
 
 @pytest.mark.parametrize(('setting', 'value'), [('bootstrap', 'rows'), ('starts', 0), ('replicates', 0)])

@@ -72,6 +72,19 @@ def test_a_seed_has_one_answer_whatever_the_order_of_rows(smelt, file: Path, tmp
             ['--law=smelt', '--records=FILE', '--columns=final_loss=loss,flops=F,tokens=D', '--out=no/such/fit.json'],
             '--out=no/such/fit.json: no/such is',
         ),
+        (['--law=smelt', '--records=FILE', '--out=FILE'], '--records and --out are both'),
+        (
+            [
+                '--law=smelt',
+                '--records=FILE',
+                '--columns=final_loss=loss,F=flops,tokens=D',
+                '--bootstrap=cells',
+                '--where=arm==smelt',
+                '--cells=arm',
+                '--out=never.json',
+            ],
+            'the rows of smelt are of one cell',
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(smelt, file: Path, tmp_path: Path, given: list[str], complaint: str) -> None:
@@ -82,3 +95,4 @@ def test_what_is_wrong_is_one_line(smelt, file: Path, tmp_path: Path, given: lis
     assert done.returncode in (1, 2)
     assert complaint in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -2,13 +2,16 @@
 
 import dataclasses
 import itertools
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from smelt_jax.law.fitted import Fitted
+from smelt_jax.law.fitted import Fitted, save
 from smelt_jax.law.frontier import frontier, of_fit
 from smelt_jax.law.gain import gain, gains
+from smelt_jax.law.gain_report import pairs_of
 from smelt_jax.law.published import fits_of
 
 BASELINE, SMELT = fits_of('published:smelt')
@@ -70,6 +73,22 @@ def test_a_loss_below_the_reference_s_floor_saves_everything() -> None:
     assert (found.gain, found.reference_compute) == (1.0, np.inf)
 
 
+def test_a_reference_that_needs_next_to_nothing_is_no_error() -> None:
+    steep = dataclasses.replace(
+        BASELINE, coefficients=BASELINE.coefficients | {'a': 0.01, 'c': 0.01, 'A': 1e-3, 'K': 1e-3}
+    )
+    worse = dataclasses.replace(SMELT, coefficients=SMELT.coefficients | {'E': 9.9})
+    with warnings.catch_warnings(action='error'):
+        found = gain(steep, worse, 1e21, 0.95)
+    assert (found.gain, found.reference_compute) == (-np.inf, 0)
+
+
+def test_two_fits_of_a_group_are_named(tmp_path: Path) -> None:
+    save([BASELINE, SMELT, SMELT], tmp_path / 'fit.json')
+    with pytest.raises(ValueError, match=r'fit\.json has two fits of .smelt.; which is meant would be a guess'):
+        pairs_of([f'{tmp_path}/fit.json'], 'baseline')
+
+
 def drawn(fit: Fitted, noise: int, shared: np.ndarray, **details: object) -> Fitted:
     """`fit` with replicates: its floor moves by `shared`, which both arms can have in common, and by some noise of its own."""
     moves = shared + 1e-4 * np.random.default_rng(noise).normal(size=len(shared))
@@ -107,6 +126,11 @@ def test_replicates_of_other_draws_are_not_paired(change: dict[str, object]) -> 
 def test_numbers_of_replicates_that_differ_are_named() -> None:
     with pytest.raises(ValueError, match='baseline has 3 replicates and smelt 4; fit both with the same number'):
         gain(drawn(BASELINE, 1, np.zeros(3)), drawn(SMELT, 2, np.zeros(4)), 1e21, 0.95)
+    (dense,) = fits_of('published:chinchilla')
+    with pytest.raises(
+        ValueError, match='baseline is a fit of smelt and chinchilla of chinchilla; a gain is of one law'
+    ):
+        gain(BASELINE, dense, 1e21, 0.95)
     with pytest.raises(ValueError, match='compute=0'):
         gain(BASELINE, SMELT, 0, 0.95)
 

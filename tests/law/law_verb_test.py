@@ -134,6 +134,15 @@ def test_transfer_from_a_table(smelt: Callable, tmp_path: Path) -> None:
     assert "cell step 'c3 5' is not in both of baseline and smelt" in smelt('law', *args, code=1).stderr
     scores(tmp_path / 'scores.csv', [*rows, rows[0]])
     assert "two rows of baseline are of pair 'c0 0'" in smelt('law', *args, code=1).stderr
+    for column, value in (('core', 'nan'), ('loss', 'inf')):
+        scores(tmp_path / 'scores.csv', [*rows[:3], {**rows[3], column: value}, *rows[4:]])
+        done = smelt('law', *args, code=1)
+        assert f'scores.csv, line 5: {column} is {value}; mend it, or leave the row out' in done.stderr
+    scores(tmp_path / 'scores.csv', [{**row, 'cell': 'c0', 'step': i // 2} for i, row in enumerate(rows)])
+    done = smelt('law', *args, '--seed=-1', code=2)
+    assert '--seed=-1' in done.stderr
+    done = smelt('law', *args, code=1)
+    assert 'the pairs are of one cell: there is nothing to draw; --cells=COLUMN,…' in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -155,8 +164,14 @@ def test_transfer_from_a_table(smelt: Callable, tmp_path: Path) -> None:
             "has the fits 'baseline', 'smelt'; name one of them with --group",
         ),
         (('design', '--fit=published:joint-moe', '--flops=5e21', '--visits=1'), '--epsilon is required'),
-        (('effective', '--fit=published:chinchilla'), 'chinchilla knows no visits; give a fit of a looped law'),
         (('transfer', '--records=a.csv'), '--score is required'),
+        (('frontier', '--fit=published:smelt', '--compute='), '--compute is required'),
+        (('gain', '--fit=published:smelt', '--sparsity='), '--sparsity is required'),
+        (('effective', '--fit=published:chinchilla'), 'chinchilla knows no visits; give a fit of a looped law'),
+        (
+            ('design', '--fit=published:looped-moe,published:looped-moe', '--flops=1'),
+            "has the fits '', '', some of one name; give one of the files alone",
+        ),
     ],
 )
 def test_a_wrong_command_is_named(smelt: Callable, tmp_path: Path, args: tuple[str, ...], complaint: str) -> None:

@@ -11,6 +11,7 @@ from law_tables import ROWS, write
 
 from smelt_jax.law.laws import law_named
 from smelt_jax.law.reading import read
+from smelt_jax.law.select import numbers
 from smelt_jax.law.table import Table, tables
 
 CHINCHILLA, SMELT = law_named('chinchilla'), law_named('smelt')
@@ -90,6 +91,9 @@ def test_rows_with_the_same_columns(tmp_path: Path) -> None:
         table(file, [*ROWS, ROWS[2]])
     with pytest.raises(ValueError, match='too far apart for seeds; --best'):
         table(file, [*ROWS, {**ROWS[2], 'loss': ROWS[2]['loss'] * 1.3}])
+    chain = [{**ROWS[2], 'loss': ROWS[2]['loss'] * step} for step in (1.08, 1.16)]  # each near the next
+    with pytest.raises(ValueError, match=r'line 4 and .*line 9 have .* too far apart for seeds'):
+        table(file, [*ROWS, *chain])
     made = table(file, [{**ROWS[2], 'loss': ROWS[2]['loss'] * 1.3}, *ROWS, ROWS[2]], best=True)
     assert made.loss.tolist() == [row['loss'] for row in ROWS]
     assert '2 rows had a better one' in made.notes[0]
@@ -104,7 +108,6 @@ BAD = [
     (changed(1, loss='inf'), r'line 3: loss is inf'),
     (changed(4, D=10), r'D is in two units: nothing between 10 \(.*line 6\) and 1e\+09'),
     ([{**row, 'D': row['D'] / 1e9} for row in ROWS], r'D is at most 10, and chinchilla takes it raw'),
-    (ROWS[:4], r'4 rows for the 5 coefficients of chinchilla; add rows'),
     ([{'N': 1e8, 'loss': 2}], r'no column D \(training tokens\); --columns=D='),
 ]
 
@@ -167,6 +170,17 @@ def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
     (tmp_path / 'a.csv').write_bytes(b'\xff\xfe\x00')
     with pytest.raises(ValueError, match='is no CSV file'):
         read([f'{tmp_path}/a.csv'])
+    (tmp_path / 'a.csv').write_text('a,b\n1,2\n3,"4\n' + '5,6\n' * 50_000)
+    with pytest.raises(ValueError, match=r'a\.csv, line 3: field larger than .*; is a quote never closed\?'):
+        read([f'{tmp_path}/a.csv'])
+    whole = gzip.compress(b'a,b\n1,2\n')
+    for packed in (whole[:-9], whole[:12] + b'\xff' + whole[13:], b'a,b\n1,2\n'):
+        (tmp_path / 'a.csv.gz').write_bytes(packed)
+        with pytest.raises(ValueError, match=r'a\.csv\.gz is no CSV file'):
+            read([f'{tmp_path}/a.csv.gz'])
+    (tmp_path / 'r.jsonl').write_bytes(b'\xff\n')
+    with pytest.raises(ValueError, match=r'r\.jsonl is no text in UTF-8'):
+        read([f'{tmp_path}/r.jsonl'])
     with pytest.raises(ValueError, match='--where=N>1e12 leaves none of 6 rows'):
         table(tmp_path / 'a.csv', ROWS, where=['N>1e12'])
     with pytest.raises(ValueError, match='--holdout=N>1 leaves nothing to fit'):
@@ -184,3 +198,62 @@ def test_all_names_that_are_missing_are_named_at_once(tmp_path: Path) -> None:
 def test_a_holdout_of_no_row_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='--holdout=N>1e9 holds for none of 6 rows'):
         table(tmp_path / 'a.csv', ROWS, holdout=['N>1e9'])
+
+
+def test_ends_of_lines_and_marks_of_encodings_change_nothing(tmp_path: Path) -> None:
+    made = table(tmp_path / 'a.csv', ROWS)
+    text = (tmp_path / 'a.csv').read_text()
+    for other in (text.replace('\n', '\r\n'), text.replace('\n', '\r'), '\ufeff' + text, text.rstrip('\n')):
+        (tmp_path / 'b.csv').write_bytes(other.encode())
+        (again,) = tables([f'{tmp_path}/b.csv'], CHINCHILLA)
+        assert again.loss.tolist() == made.loss.tolist()
+
+
+@pytest.mark.parametrize(
+    ('expression', 'complaint'),
+    [
+        ('1/0*D', 'D is inf'),
+        ('D*10**400', 'D is inf'),
+        ('D*1' + '0' * 400, 'is no number that a computer holds'),
+        ('(0-8)**0.5*D', 'D is nan'),
+        ('-' * 5000 + 'D', 'is neither a column nor arithmetic'),
+        ('D+' * 5000 + 'D', 'is neither a column nor arithmetic'),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_arithmetic_without_a_result_is_named(tmp_path: Path, expression: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        table(tmp_path / 'a.csv', ROWS, columns=[f'D={expression}'])
+
+
+@pytest.mark.parametrize('loss', ['true', '1' + '0' * 400])
+def test_what_python_would_take_for_a_number_is_named(tmp_path: Path, loss: str) -> None:
+    (tmp_path / 'r.jsonl').write_text(
+        f'{{"step": 1, "visits": 1, "task": "t", "pack": "p", "name": "a-b", "loss": {loss}}}\n'
+    )
+    with pytest.raises(ValueError, match=r'r\.jsonl, line 1: loss is (True|10+), not a number'):
+        numbers(read([f'{tmp_path}/r.jsonl']), 'loss')
+
+
+def test_a_remedy_names_what_the_table_calls_the_column(tmp_path: Path) -> None:
+    rows = [{'N': row['N'], 'tokens': row['D'] / 1e9, 'loss': row['loss']} for row in ROWS]
+    with pytest.raises(ValueError, match=r'D is at most 10, and chinchilla takes it raw; --columns=D=tokens\*1e9'):
+        table(tmp_path / 'a.csv', rows, columns=['D=tokens'])
+    with pytest.raises(ValueError, match=r'--columns=D=\(tokens/2\)\*1e9'):
+        table(tmp_path / 'a.csv', rows, columns=['D=tokens/2'])
+
+
+def test_of_equals_the_same_is_the_best_whatever_the_order(tmp_path: Path) -> None:
+    twins = [{**row, 'lr': lr} for row in ROWS for lr in (1, 2)]
+    made = [table(tmp_path / 'a.csv', rows, best=True, cells=['lr']) for rows in (twins, twins[::-1])]
+    assert made[0].cells.tolist() == made[1].cells.tolist()
+
+
+def test_conditions_know_the_columns_that_are_computed(tmp_path: Path) -> None:
+    rows = [{'once': row['N'] / 2, 'loop': row['N'] / 2, 'D': row['D'], 'loss': row['loss']} for row in ROWS]
+    rows += [{**rows[0], 'once': 1e12}, {**rows[0], 'D': 3e9}]
+    made = table(
+        tmp_path / 'a.csv', rows, columns=['N=once+loop'], exclude=['N>1e11'], where=['N>0'], holdout=['N>5e7']
+    )
+    assert made.columns['N'].max() == 1e8
+    assert made.held.sum() == 2
