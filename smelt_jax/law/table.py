@@ -136,7 +136,10 @@ def tables(
     if held.all():
         raise ValueError(f'--holdout={",".join(holdout)} leaves nothing to fit')
     idle = [f'--holdout={condition} holds no row out' for condition, rows in apart.items() if not rows.any()]
-    labels = np.array([str(value) for value in frame.column(by)] if by else [''] * len(frame))
+    whose = frame.column(by) if by else [''] * len(frame)
+    if None in whose:
+        raise ValueError(f'{frame.places[whose.index(None)]}: {by} is nothing; fill it in, or leave the row out')
+    labels = np.array([str(value) for value in whose])
     made = []
     for label in sorted(set(labels.tolist())):
         mine = labels == label
