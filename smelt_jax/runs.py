@@ -220,7 +220,7 @@ def _read_json(file: epath.Path) -> dict[str, Any]:
 def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f'{where}: damaged, no JSON ({error}); restore it from a copy, or remove it') from None
     if not isinstance(value, dict):
         raise ValueError(f'{where}: holds {text[:40]!r}, not the keys of an object; remove it')

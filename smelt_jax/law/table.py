@@ -140,7 +140,10 @@ def tables(
         held |= apart
     if held.all():
         raise ValueError(f'--holdout={",".join(holdout)} leaves nothing to fit')
-    labels = np.array([str(value) for value in frame.column(by)] if by else [''] * len(frame))
+    whose = frame.column(by) if by else [''] * len(frame)
+    if None in whose:
+        raise ValueError(f'{frame.places[whose.index(None)]}: {by} is nothing; fill it in, or leave the row out')
+    labels = np.array([str(value) for value in whose])
     made = []
     for label in sorted(set(labels.tolist())):
         mine = labels == label

@@ -181,6 +181,11 @@ def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
     (tmp_path / 'r.jsonl').write_bytes(b'\xff\n')
     with pytest.raises(ValueError, match=r'r\.jsonl is no text in UTF-8'):
         read([f'{tmp_path}/r.jsonl'])
+    (tmp_path / 'r.jsonl').write_text('{"a":' * 100_000 + '\n')
+    with pytest.raises(ValueError, match=r'r\.jsonl, line 1: damaged, no JSON'):
+        read([f'{tmp_path}/r.jsonl'])
+    with pytest.raises(ValueError, match=r'line 4: arm is nothing; fill it in, or leave the row out'):
+        table(tmp_path / 'a.csv', [{**row, 'arm': '' if i == 2 else 'a'} for i, row in enumerate(ROWS)], by='arm')
     with pytest.raises(ValueError, match='--where=N>1e12 leaves none of 6 rows'):
         table(tmp_path / 'a.csv', ROWS, where=['N>1e12'])
     with pytest.raises(ValueError, match='--holdout=N>1 leaves nothing to fit'):
