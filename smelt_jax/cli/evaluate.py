@@ -31,14 +31,11 @@ LISTS = {
     'against': ('', 'The partner of each checkpoint, which it is compared with.'),
     'tasks': (
         'heldout',
-        'heldout; tasks or groups of --task_dir, as core; made-up ones: dyck, copy, arithmetic, induction.',
+        'heldout, and tasks or groups of --task_dir, as core; made-up: dyck, copy, arithmetic, induction.',
     ),
     'visits': ('', 'Visits of the loop, one after the other; those of training if not given.'),
     'shots': ('', "Numbers of examples shown first; each task's own if not given."),
-    'length_bins': (
-        '',
-        "Edges in tokens of the groups of document length of held-out loss; the config's if not given.",
-    ),
+    'length_bins': ('', "Edges in tokens of the bins of document length of held-out loss; the config's if not given."),
 }
 INTEGERS = {
     'seeds': (1, 1, 'Draws of the examples shown.'),
