@@ -102,7 +102,7 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
             if old and not ask.again and file.exists() and old.items() >= work.facts(part).items():
                 found.append(old)
                 continue
-            what = f'{task.name}, {part.shots} shots'
+            what = f'{task.name}, {part.shots} shots' + f', seed {part.seed}' * (ask.seeds > 1 and part.shots > 0)
             scores, made = work.done(part, functools.partial(say, what))
             found.append({**record, **scores})
             if processes.first():

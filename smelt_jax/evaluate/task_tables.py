@@ -39,7 +39,7 @@ def _table(title: str, found: Sequence[Mean]) -> Table:
             f'{record["examples"]:,}',
             _cell(mean, 'accuracy'),
             f'{record["chance"]:.1%}',
-            f'{mean.centered:.3f}',
+            f'{mean.centered:z.3f}',
             number(mean.completion),
             f'{record["dropped"]:,}' + f', {record["cut"]:,} cut' * bool(record['cut']),
         )
@@ -79,7 +79,7 @@ def group_table(title: str, groups: Sequence[Record]) -> Table:
             str(record['visits']),
             str(record['tasks']),
             str(record['seeds']),
-            f'{record["centered"]:.4f}',
+            f'{record["centered"]:z.4f}',
             number(record['completion']),
         )
     return table
@@ -98,9 +98,9 @@ def pair_table(title: str, names: tuple[str, str], pairs: Mapping[str, Pair]) ->
 def _difference(of: Difference) -> tuple[str, str, str]:
     star = '*' if of.sure else ''
     return (
-        f'{of.reference:.4f}',
-        f'{of.other:.4f}',
-        f'{of.difference:+.4f}{star} [{of.low:+.4f}, {of.high:+.4f}]',
+        f'{of.reference:z.4f}',
+        f'{of.other:z.4f}',
+        f'{of.difference:+z.4f}{star} [{of.low:+z.4f}, {of.high:+z.4f}]',
     )
 
 

@@ -92,6 +92,8 @@ def wanted(given: Any, checkpoints: Sequence[Where], against: Sequence[Where], m
         pack=given.pack,
         mesh=mesh,
     )
+    if asked.length_bins and not asked.heldout:
+        raise ValueError(f'--length_bins is of held-out loss; ask for --tasks={HELDOUT},{",".join(names)}')
     asked.check()
     return asked
 

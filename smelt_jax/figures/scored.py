@@ -79,6 +79,8 @@ def scored(frame: Frame, task: str, where: Sequence[str] = (), exclude: Sequence
         frame.column(name)
     rows = _rows(frame)
     of_tasks = [row.get('task_version') is not None for row in rows]
+    if task not in {row['task'] for row in rows} and f'made:{task}' in {row['task'] for row in rows}:
+        task = f'made:{task}'  # as smelt evaluate takes it
     chosen = [is_task and task in (row['task'], row['group']) for row, is_task in zip(rows, of_tasks, strict=True)]
     if not any(chosen):
         known = [row for row, is_task in zip(rows, of_tasks, strict=True) if is_task]
@@ -123,6 +125,7 @@ def along_visits(of: Scored) -> list[Curve]:
             keys = (*SCORES, 'completion')
             chosen = {row['visits'] for row in rows if row['task'] in of.tasks}
             own = [row for row in rows if row['task'] == of.task and row['visits'] in chosen]
+            own = [row for row in own if row['tasks'] == len(of.tasks)]
             parts = {0: {row['visits']: {key: Measured(row[key]) for key in keys} for row in own}} if own else {}
         else:
             parts = _points(of.tasks, rows, 'shots', 'visits')

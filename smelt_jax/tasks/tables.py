@@ -6,6 +6,7 @@ a delimiter is a newline.
 """
 
 import csv
+import difflib
 import fnmatch
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ _UNSAID = {'mmlu': {'shot_file': 'mmlu_dev.jsonl', 'by_category': 'true'}}
 _TRUTHS = {'': False, 'false': False, '0': False, 'true': True, '1': True}
 ALL, MADE_GROUP = 'all', 'made'
 MADE_SHOTS = 4
+_MANY = 16  # tasks that an error does not list
 
 
 def tasks_of(
@@ -98,12 +100,20 @@ def _matching(name: str, rows: dict[str, dict[str, str]], folder: epath.Path) ->
     elif not folder.exists():
         raise ValueError(f'{folder} is not there, and {name!r} is no generator; give the folder of the tasks')
     else:
-        raise ValueError(f'there is no task {name!r}; there are {_known(rows)}')
+        raise ValueError(f'there is no task {name!r}; there are {_known(rows, name)}')
 
 
-def _known(rows: dict[str, dict[str, str]]) -> str:
-    groups = list(dict.fromkeys(row['group'] for row in rows.values()))
-    return f'the groups {", ".join([*groups, ALL, MADE_GROUP])} and the tasks {", ".join([*rows, *_made()])}'
+def _known(rows: dict[str, dict[str, str]], name: str = '') -> str:
+    """What there is: of many tasks those that are spelled like `name`."""
+    groups, tasks = list(dict.fromkeys(row['group'] for row in rows.values())), [*rows, *_made()]
+    like = difflib.get_close_matches(name, tasks, n=5)
+    if not rows:
+        what = f'the tasks {", ".join(tasks)}; others are in the folder that --task_dir=DIR names'
+    elif len(tasks) <= _MANY:
+        what = f'the tasks {", ".join(tasks)}'
+    else:
+        what = f'{len(tasks)} tasks' + (f', as {", ".join(like)}' if like else '')
+    return f'the groups {", ".join([*groups, ALL, MADE_GROUP])} and {what}'
 
 
 def _made() -> dict[str, Task]:

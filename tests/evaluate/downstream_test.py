@@ -187,6 +187,7 @@ def test_made_up_tasks_need_no_folder(ask: Callable):
         ({'against': [('x', None), ('y', None)]}, '--against has 2 checkpoints, --checkpoint has 1; give one for each'),
         ({'checkpoints': [('/nowhere', None)]}, '/nowhere is no run directory'),
         ({'room': 4}, 'has no room in 4'),
+        ({'length_bins': ['8']}, '--length_bins is of held-out loss; ask for --tasks=heldout,choice'),
         ({'shots': ['9']}, 'there are 6 other examples'),
     ],
 )

@@ -75,6 +75,11 @@ def test_tables_and_figures_have_the_same_means() -> None:
     assert task_tables.means is means.means
 
 
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    table = task_tables.group_table('', [of_group('a', 1, centered=-1e-6)])
+    assert list(table.columns[-2].cells) == ['0.0000']
+
+
 def test_visits_of_training_are_solid_and_filled_others_dashed_and_hollow(frame: Frame) -> None:
     figure = shots.figure(scored(frame, 'copa'), 'accuracy')
     whole = ['a-baseline, 1 visit', 'a-smelt, 1 visit', 'a-smelt, 2 visits', 'a-smelt, 3 visits']
@@ -135,6 +140,13 @@ def test_depth_of_a_group_is_what_its_own_records_say(frame: Frame) -> None:
     assert points(figure, 1)[COLOURS[1]] == pytest.approx(np.array([[1, 2.9], [2, 2.8], [3, 2.7]]))
     (curve,) = along_visits(scored(frame, 'core', ['visits<3', 'name==a-smelt']))
     assert list(curve.points) == [1, 2]
+    with pytest.raises(ValueError, match='at no number of visits'):  # its own records are of both tasks
+        along_visits(scored(frame, 'core', exclude=['task==copa']))
+
+
+def test_made_tasks_have_the_names_that_evaluate_takes(tmp_path: Path) -> None:
+    write(tmp_path / 'a', [of_task('a', 'copa', 1, shots) | {'task': 'made:dyck', 'group': 'made'} for shots in (0, 1)])
+    assert scored(read([str(tmp_path / 'a')]), 'dyck').task == 'made:dyck'
 
 
 def test_checkpoints_of_one_name_are_told_apart(tmp_path: Path) -> None:

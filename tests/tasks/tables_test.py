@@ -122,6 +122,20 @@ def test_names_that_nothing_has(folder: epath.Path, asked: list[str], complaint:
     assert '\n' not in str(error.value)
 
 
+def test_of_many_tasks_those_that_are_spelled_alike_are_named(folder: epath.Path) -> None:
+    lines = ''.join(f'task{i},mc.jsonl,schema,50\n' for i in range(20))
+    (folder / 'LONG.csv').write_text('task,file,icl_type,random_baseline\n' + lines)
+    with pytest.raises(ValueError, match=r'and \d+ tasks, as colours$'):
+        tasks_of(['colour'], folder)
+    with pytest.raises(ValueError, match=r'and \d+ tasks$'):
+        tasks_of(['qqq'], folder)
+
+
+def test_without_tables_the_folder_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r'no task .core.; .* others are in the folder that --task_dir=DIR names'):
+        tasks_of(['core'], epath.Path(tmp_path))
+
+
 def test_a_folder_or_a_file_that_is_not_there(folder: epath.Path) -> None:
     with pytest.raises(ValueError, match="/nowhere is not there, and 'core' is no generator"):
         tasks_of(['core'], epath.Path('/nowhere'))
