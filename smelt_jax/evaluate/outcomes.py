@@ -2,8 +2,8 @@
 example by example."""
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from etils import epath
@@ -52,5 +52,16 @@ def read(files: Sequence[epath.Path]) -> Outcomes:
             raise ValueError(
                 f'{file} has {len(lines)} examples, {files[0]} has {len(found[0][0])}; evaluate with --again'
             )
-        found.append(np.array([[line[key] for key in KEYS] for line in lines]).T)
+        found.append(np.array([[line[key] for key in KEYS] for line in lines], np.float64).T)
     return Outcomes(*np.mean(found, axis=0))
+
+
+def fit(file: epath.Path, record: Mapping[str, Any]) -> bool:
+    """Whether a file has the outcomes that a record sums up: not those of another limit or pack, nor damaged ones."""
+    try:
+        right, nats, tokens = read([file])
+    except (TypeError, ValueError):
+        return False
+    found = [len(tokens), tokens.sum(), right.mean(), nats.sum() / tokens.sum()]
+    said = [record.get(key) for key in ('examples', 'completion_tokens', 'accuracy', 'completion')]
+    return bool(np.allclose(found, np.array(said, np.float64), rtol=1e-9, atol=0))

@@ -101,9 +101,7 @@ def openings(
     only: Sequence[int] | None = None,
 ) -> list[Opening]:
     """What to go on from, with `new_tokens` of `room` left for that; otherwise as `prompts`."""
-    left = room - new_tokens
-    if left < 1:
-        raise ValueError(f'{new_tokens=} leave nothing of {room=} for a prompt; generate fewer, or give more room')
+    left = room_to_open(room, new_tokens)
     encoder, asked = Encoder(tokenizer), _Shots(task, examples, shots, seed, pool)
     found = []
     for index in range(len(examples)) if only is None else only:
@@ -114,6 +112,13 @@ def openings(
         cut = max(0, len(tokens) - left)
         found.append(Opening(tokens[cut:], dropped, cut))
     return found
+
+
+def room_to_open(room: int, new_tokens: int) -> int:
+    """Tokens of the longest opening. ValueError if none are left."""
+    if room <= new_tokens:
+        raise ValueError(f'{new_tokens=} leave nothing of {room=} for a prompt; generate fewer, or give more room')
+    return room - new_tokens
 
 
 class _Shots:

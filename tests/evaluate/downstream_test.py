@@ -100,6 +100,33 @@ def test_what_is_there_is_not_done_again(ask: Callable, run_dir: RunDir, monkeyp
         ask('choice', 'next')
 
 
+def test_what_may_be_generated_decides_too(ask: Callable, monkeypatch: pytest.MonkeyPatch):
+    ask('say', new_tokens=4)
+    monkeypatch.setattr(Scorer, 'score', lambda *_: pytest.fail('scored again'))
+    ask('say', new_tokens=4)
+    with pytest.raises(pytest.fail.Exception, match='scored again'):
+        ask('say', new_tokens=2)
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda text: ''.join(text.splitlines(keepends=True)[:3]),
+        lambda text: text.replace('"nats": ', '"nats": 1'),
+        lambda text: text.replace('"right": ', '"right": "x", "old": '),
+        lambda _: 'no JSON\n',
+        lambda _: '',
+    ],
+)
+def test_outcomes_that_are_not_the_records_are_made_again(ask: Callable, run_dir: RunDir, change: Callable):
+    """As of another limit, when the process was killed before it wrote the record; or of another pack."""
+    first, file = ask('next'), run_dir.outcomes / '10' / 'next-visits2-shots2-seed0.jsonl'
+    text = file.read_text()
+    file.write_text(change(text))
+    assert ask('next').data == first.data
+    assert file.read_text() == text
+
+
 def test_a_changed_file_is_done_again(ask: Callable, folder: Path, tmp_path: Path):
     first = ask('choice').data['records'][0]
     for file in folder.iterdir():
@@ -195,6 +222,12 @@ def test_bad_input_is_one_line(ask: Callable, run_dir: RunDir, given: dict, comp
     with pytest.raises((ValueError, OSError), match=complaint) as found:
         ask(*tasks, **given)
     assert '\n' not in str(found.value)
+    assert run_dir.records() == []
+
+
+def test_what_is_generated_has_no_room(ask: Callable, run_dir: RunDir):
+    with pytest.raises(ValueError, match='new_tokens=96 leave nothing of room=96 for a prompt'):
+        ask('next', 'say', new_tokens=96)
     assert run_dir.records() == []
 
 
