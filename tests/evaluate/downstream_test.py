@@ -1,6 +1,7 @@
 """Tasks of a checkpoint: each is a record and its outcomes; what is there is not done again."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from smelt_jax.evaluate.answer import evaluated
 from smelt_jax.evaluate.outcomes import read
 from smelt_jax.evaluate.scoring import Scorer
 from smelt_jax.evaluate.wanted import wanted
+from smelt_jax.parallel import processes
 from smelt_jax.runs import RunDir
 
 pytestmark = pytest.mark.usefixtures('quick')
@@ -229,6 +231,48 @@ def test_what_is_generated_has_no_room(ask: Callable, run_dir: RunDir):
     with pytest.raises(ValueError, match='new_tokens=96 leave nothing of room=96 for a prompt'):
         ask('next', 'say', new_tokens=96)
     assert run_dir.records() == []
+
+
+@pytest.mark.parametrize(
+    ('given', 'complaint'),
+    [
+        ({'shots': ['4']}, 'example 0 of task say: there are 3 other examples, not 4; show fewer'),
+        ({'steps': (10, 7)}, r'run/checkpoints has no checkpoint of step 7; it has \[5, 10\]'),
+        ({'steps': (10, None)}, '--checkpoint: step 10 of .*run is there twice; leave one out'),
+        ({'steps': (5,), 'partners': (5,)}, '--against: .*run@5 would be compared with itself; give another partner'),
+    ],
+)
+def test_what_comes_later_is_looked_at_first(ask: Callable, run_dir: RunDir, given: dict, complaint: str):
+    wheres = {
+        name: [(str(run_dir.path), step) for step in given.pop(flag, ())]
+        for name, flag in (('checkpoints', 'steps'), ('against', 'partners'))
+    }
+    with pytest.raises(ValueError, match=complaint):
+        ask('next', 'say', **wheres, **given)
+    assert run_dir.records() == []
+
+
+def test_each_number_of_shots_is_compared_by_itself(ask: Callable, run_dir: RunDir):
+    here = str(run_dir.path)
+    answer = ask('next', 'choice', checkpoints=[(here, 5), (here, 10)], shots=['0', '2'], seeds=2)
+    assert [found['shots'] for found in answer.data['comparisons']] == [0, 2]
+    one, two = (ask('next', 'choice', checkpoints=[(here, 5), (here, 10)], shots=[k], seeds=2) for k in '02')
+    assert answer.data['comparisons'] == one.data['comparisons'] + two.data['comparisons']
+
+
+def test_two_runs_of_one_name_are_told_apart(ask: Callable, run_dir: RunDir, tmp_path: Path):
+    twin = shutil.copytree(run_dir.path, tmp_path / 'twin')
+    (found,) = ask('next', checkpoints=[(str(run_dir.path), 10), (str(twin), 10)]).data['comparisons']
+    assert found['reference'] == f'{run_dir.path}@10, 2 visit(s)'
+    assert found['other'] == f'{twin}@10, 2 visit(s)'
+
+
+def test_only_the_first_process_reads_outcomes(ask: Callable, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch):
+    """The others come to it before they are written."""
+    monkeypatch.setattr(processes, 'first', lambda: False)
+    here = str(run_dir.path)
+    assert len(ask('next', checkpoints=[(here, 5), (here, 10)]).data['records']) == 2
+    assert not run_dir.outcomes.exists()
 
 
 def test_visits_that_a_model_cannot_take(ask: Callable, looped, make_run: Callable, tmp_path: Path):
