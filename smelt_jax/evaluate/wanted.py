@@ -11,11 +11,9 @@ from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
 from smelt_jax.storage.files import is_local
 from smelt_jax.tasks.prompts import check_shots
-from smelt_jax.tasks.tables import task_folder, tasks_of
+from smelt_jax.tasks.tables import HELDOUT, task_folder, tasks_of
 from smelt_jax.tasks.task import Task
 from smelt_jax.train.checkpoints import Checkpoints
-
-HELDOUT = 'heldout'
 
 Where = tuple[str, int | None]  # run directory, step or None for the latest
 
