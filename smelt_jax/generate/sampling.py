@@ -57,7 +57,7 @@ class Sampling:
     @property
     def greedy(self) -> bool:
         """Nothing is drawn: the temperature is 0, or is so in float32 arithmetic."""
-        return self.temperature < np.finfo(np.float32).tiny
+        return self.temperature < float(np.finfo(np.float32).tiny)
 
     @property
     def narrow(self) -> bool:
