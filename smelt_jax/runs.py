@@ -45,7 +45,7 @@ FREE_KEYS = (
 
 # What tells the records of a run apart, and those of one task.
 RECORD_KEYS = ('step', 'visits', 'task', 'pack')
-TASK_KEYS = ('shots', 'shot_seed')
+TASK_KEYS = ('shots', 'shot_seed', 'examples', 'room')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +179,7 @@ class RunDir:
         return [record for record in found if record['visits'] == visits and record['pack'] == pack]
 
     def put_records(self, records: Iterable[dict[str, Any]]) -> None:
-        """Adds evaluations. One with the same `step`, `visits`, `task`, `pack` (and of tasks `shots` and `shot_seed`) takes the
-        place of the older."""
+        """Adds evaluations. One with the same RECORD_KEYS (and of tasks TASK_KEYS) takes the place of the older."""
         new = list(records)
         keys = {_record_key(record) for record in new}
         with hold.alone(self.path / '.records.lock'):

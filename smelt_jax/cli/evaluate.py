@@ -4,12 +4,9 @@
     smelt evaluate --checkpoint=runs/smelt@1000 --tasks=heldout,core,dyck --task_dir=DIR --visits=1,2,3 --seeds=10
     smelt evaluate --checkpoint=runs/smelt --against=runs/baseline --tasks=core --task_dir=DIR
 
-Prints tables and adds records to records.jsonl of the run directory, with the whole budget of the model beside each score.
-Held-out loss is in nats per token and bits per byte, by source, domain and document length. A task's record says its version,
-its shots, the seed that drew them and the visits; how each example came out is under outcomes/. A task that has a record is not
-done again, so that an evaluation that was stopped goes on. Any number of visits can be asked for, whatever was trained with.
-
-Tasks are rows of the tables (CSV) in --task_dir; docs/evaluation.md says what is in them. Of several checkpoints each is
+Prints tables and adds records to records.jsonl of the run directory, with the whole budget of the model beside each score. A task
+that has a record is not done again, so that an evaluation that was stopped goes on. Any number of visits can be asked for,
+whatever was trained with. Tasks are rows of the tables (CSV) in --task_dir (docs/evaluation.md). Of several checkpoints each is
 compared with the first one, or with its partner of --against.
 """
 
@@ -27,6 +24,12 @@ from smelt_jax.cli.flags import (
     join_processes,
 )
 
+TEXTS = {
+    'task_dir': ('', 'The folder of task tables and files.'),
+    'pack': ('', "Another pack of the same tokenizer; the run's own if not given."),
+    'json': ('', 'A file for records and comparisons.'),
+    'markdown': ('', 'A file for the tables; FILE.md#NAME for a marked place in one.'),
+}
 LISTS = {
     'against': ('', 'The partner of each checkpoint, which it is compared with.'),
     'tasks': (
@@ -48,13 +51,10 @@ INTEGERS = {
 def define_flags() -> None:
     """--checkpoint, --against, --tasks and how they are put, --visits, --pack, --mesh, and how many processes find together."""
     define_checkpoints('What is evaluated.', several=True)
-    define_texts_and_lists({'task_dir': ('', 'The folder of task tables and files.')}, LISTS)
+    define_texts_and_lists(TEXTS, LISTS)
     for name, (default, least, text) in INTEGERS.items():
         flags.DEFINE_integer(name, default, text, lower_bound=least)
     flags.DEFINE_bool('again', False, 'Evaluate what has a record, too.')
-    flags.DEFINE_string('pack', '', "Another pack of the same tokenizer; the run's own if not given.")
-    flags.DEFINE_string('json', None, 'A file for records and comparisons.')
-    flags.DEFINE_string('markdown', None, 'A file for the tables; FILE.md#NAME for a marked place in one.')
     define_mesh()
     define_processes()
 

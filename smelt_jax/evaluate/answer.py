@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +35,8 @@ def evaluated(asked: Asked, say: Say = lambda *_: None) -> Answer:
         tables.append(group_table('means over tasks', groups))
     lines: list[str] = []
     comparisons: list[dict[str, Any]] = []
-    if asked.ask.tasks and (asked.against or len(asked.checkpoints) > 1):
+    # The first process has written the outcomes; the others would look for them too early.
+    if processes.first() and asked.ask.tasks and (asked.against or len(asked.checkpoints) > 1):
         references = asked.against or asked.checkpoints[:1] * len(asked.checkpoints)
         pairs = [pair for pair in zip(references, asked.checkpoints, strict=True) if pair[0] != pair[1]]
         shown, lines, comparisons = _compared(asked, done, pairs)
@@ -56,6 +58,10 @@ class _Done:
     @property
     def label(self) -> str:
         return f'{self.run_dir.config().name}@{self.step}'
+
+    @property
+    def place(self) -> str:
+        return f'{self.run_dir.path}@{self.step}'
 
 
 def _checkpoint(asked: Asked, where: Where, say: Say) -> tuple[list[_Done], list[Table]]:
@@ -88,18 +94,19 @@ def _heard(say: Say, whose: str, what: str, done: int, of: int) -> None:
 
 def _group(opened: Opened, visits: int, group: str, names: Sequence[str], records: Sequence[Record]) -> Record:
     """The mean over tasks of the means over seeds, and the held-out loss of the same checkpoint and visits if it is known."""
-    parts = [[record for record in records if record['task'] == name] for name in names]
+    begun, parts = opened.record(group, visits), [[one for one in records if one['task'] == name] for name in names]
     loss = [
         record['loss']
         for record in opened.run_dir.records()
-        if record['task'] == 'heldout' and (record['step'], record['visits']) == (opened.step, visits)
+        if record['task'] == 'heldout' and all(record[key] == begun[key] for key in ('step', 'visits', 'pack'))
     ]
     return {
-        **opened.record(group, visits),
+        **begun,
         'loss': loss[-1] if loss else None,
         'tasks': len(names),
         'seeds': max(map(len, parts)),
         'examples': sum(part[0]['examples'] for part in parts),
+        'room': parts[0][0]['room'],
         **{
             key: statistics.fmean(statistics.fmean(record[key] for record in part) for part in parts)
             for key in ('accuracy', 'centered', 'completion')
@@ -113,30 +120,31 @@ def _compared(
     tables: list[Table] = []
     means: list[Pair] = []
     data: list[dict[str, Any]] = []
+    labels = [found[0].label for found in done.values()]
+    alike = len(set(labels)) < len(labels)  # as of two seeds of a run
     for reference, other in pairs:
-        for theirs, ours in zip(done[reference], done[other], strict=True):
-            names = tuple(f'{one.label}, {one.visits} visit(s)' for one in (theirs, ours))
+        each = zip(done[reference], done[other], strict=True)
+        for (theirs, ours), shots in itertools.product(each, asked.ask.shots or (None,)):
+            who = (theirs.place, ours.place) if alike else (theirs.label, ours.label)
+            names = [f'{label}, {one.visits} visit(s)' for label, one in zip(who, (theirs, ours), strict=True)]
             chance = {record['task']: record['chance'] for record in ours.records if 'task_version' in record}
-            by_task, mean = compared(_outcomes(theirs), _outcomes(ours), chance)
+            by_task, mean = compared(_outcomes(theirs, shots), _outcomes(ours, shots), chance)
             means.append(mean)
-            title = f'{names[1]} against {names[0]}'
-            tables.append(pair_table(title, (theirs.label, ours.label), {**by_task, 'mean': mean}))
+            title = f'{names[1]} against {names[0]}' + ('' if shots is None else f', {shots} shots')
+            tables.append(pair_table(title, who, {**by_task, 'mean': mean}))
             won, ties, completion = wins(list(by_task.values()))
             data.append(
                 {
                     'reference': names[0],
                     'other': names[1],
+                    'shots': shots,
                     'tasks': {task: _plain(pair) for task, pair in by_task.items()},
                     'mean': _plain(mean),
                     'wins': {'tasks': len(by_task), 'centered': won, 'ties': ties, 'completion': completion},
                 }
             )
     won, ties, completion = wins(means)
-    lines = [
-        f'{one["other"]} wins {one["wins"]["centered"]} of {one["wins"]["tasks"]} tasks (ties {one["wins"]["ties"]}), '
-        f'{one["wins"]["completion"]} by completion'
-        for one in data
-    ]
+    lines = [_line(one) for one in data]
     if len(means) > 1:
         lines.append(
             f'of {len(means)} pairs the mean over tasks is won {won} times (ties {ties}), {completion} by completion'
@@ -144,15 +152,22 @@ def _compared(
     return tables, lines, data
 
 
+def _line(one: Mapping[str, Any]) -> str:
+    won, shots = one['wins'], '' if one['shots'] is None else f', {one["shots"]} shots,'
+    return (
+        f'{one["other"]}{shots} wins {won["centered"]} of {won["tasks"]} tasks (ties {won["ties"]}), '
+        f'{won["completion"]} by completion'
+    )
+
+
 def _plain(pair: Pair) -> dict[str, Any]:
     return {'centered': pair.accuracy._asdict(), 'completion': pair.completion._asdict()}
 
 
-def _outcomes(done: _Done) -> dict[str, Outcomes]:
-    """By task, means over shots and seeds."""
+def _outcomes(done: _Done, shots: int | None) -> dict[str, Outcomes]:
+    """By task, means over seeds; at a number of shots, or None for each task's own."""
     files: dict[str, list] = {}
     for record in done.records:
-        if 'task_version' in record:
-            key = (record['task'], done.visits, record['shots'], record['shot_seed'])
-            files.setdefault(record['task'], []).append(outcomes.outcome_file(done.run_dir, done.step, *key))
+        if 'task_version' in record and shots in (None, record['shots']):
+            files.setdefault(record['task'], []).append(outcomes.outcome_file(done.run_dir, record))
     return {task: outcomes.read(of) for task, of in files.items()}

@@ -1,13 +1,12 @@
 """Tasks of a checkpoint: examples become prompts, prompts are scored, and each task leaves a record and its outcomes.
 
 A record says the task's version, its shots, the seed that drew them, and the visits. What has a record of the same version, and
-its outcomes beside it, is not done again, so that an evaluation that was killed goes on with the task it was at.
+outcomes that it sums up, is not done again, so that an evaluation that was killed goes on with the task it was at.
 """
 
 import dataclasses
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from smelt_jax.runs import TASK_KEYS
 from smelt_jax.tasks import metrics
 from smelt_jax.tasks.example import Example
 from smelt_jax.tasks.metrics import Summary
-from smelt_jax.tasks.prompts import openings, prompts
+from smelt_jax.tasks.prompts import openings, prompts, room_to_open
 from smelt_jax.tasks.reading import examples, fingerprint, shot_pool
 from smelt_jax.tasks.task import Task
 
@@ -89,26 +88,40 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
     """The records of all parts, of which those that were missing are made and added to the run's records.jsonl.
 
     Raises:
-      ValueError: a prompt has no room, or there are too few shots: before anything of that task is scored.
+      ValueError: a prompt, or what is generated, has no room, or there are too few shots: before anything is scored.
     """
     scorer = Scorer(opened.run.model, opened.params, opened.devices, visits)
-    known = {_key(record): record for record in opened.run_dir.records() if 'task_version' in record}
-    found, texts = [], {text.task: text for text in ask.tasks}
-    for task, parts in itertools.groupby(parts_of(ask), key=lambda part: part.task):
-        work = _Work(opened, ask, texts[task], visits, scorer)
-        for part in parts:
-            record, file = work.begun(part), work.file(part)
-            old = known.get(_key(record))
-            if old and not ask.again and file.exists() and old.items() >= work.facts(part).items():
-                found.append(old)
-                continue
-            what = f'{task.name}, {part.shots} shots' + f', seed {part.seed}' * (ask.seeds > 1 and part.shots > 0)
-            scores, made = work.done(part, functools.partial(say, what))
-            found.append({**record, **scores})
-            if processes.first():
-                outcomes.write(file, made)
-                opened.run_dir.put_records([found[-1]])
+    works = {text.task: _Work(opened, ask, text, visits, scorer) for text in ask.tasks}
+    parts = list(parts_of(ask))
+    for task, work in works.items():
+        work.check(part for part in parts if part.task == task)
+    there = {} if ask.again else _there(opened, works, parts)
+    processes.agree('let all see the same run directory', evaluations=repr([part in there for part in parts]))
+    found = []
+    for part in parts:
+        work = works[part.task]
+        if part in there:
+            found.append(there[part])
+            continue
+        what = f'{part.task.name}, {part.shots} shots' + f', seed {part.seed}' * (ask.seeds > 1 and part.shots > 0)
+        scores, made = work.done(part, functools.partial(say, what))
+        found.append({**work.begun(part), **scores})
+        if processes.first():
+            outcomes.write(work.file(part), made)
+            opened.run_dir.put_records([found[-1]])
     return found
+
+
+def _there(opened: Opened, works: Mapping[Task, '_Work'], parts: Sequence[Part]) -> dict[Part, Record]:
+    """The records that need not be made again."""
+    known = {_key(record): record for record in opened.run_dir.records() if 'task_version' in record}
+    there = {}
+    for part in parts:
+        work = works[part.task]
+        old = known.get(_key(work.begun(part)))
+        if old and old.items() >= work.facts(part).items() and outcomes.fit(work.file(part), old):
+            there[part] = old
+    return there
 
 
 class _Work:
@@ -121,9 +134,20 @@ class _Work:
         self._only = picked(len(self._examples), ask.limit)
         self._tokenizer = opened.tokenizer
 
+    def check(self, parts: Iterable[Part]) -> None:
+        """Raises ValueError if there is no room for a continuation or for what is generated, or are too few shots."""
+        asked = (self._tokenizer, self._room, self._pool)
+        prompts(self._task, self._examples, 0, 0, *asked, only=self._only)
+        for part in parts:
+            prompts(self._task, self._examples, part.shots, part.seed, *asked, only=self._only[:1])
+        if self._task.kind == 'generation':
+            room_to_open(self._room, self._ask.new_tokens)
+
     def facts(self, part: Part) -> Record:
         """What decides the scores, besides the checkpoint."""
+        generated = {'new_tokens': self._ask.new_tokens} if self._task.kind == 'generation' else {}
         return {
+            **generated,
             'task_version': self._version,
             'shots': part.shots,
             'shot_seed': part.seed,
@@ -135,8 +159,7 @@ class _Work:
         return {**self._opened.record(self._task.name, self._visits), 'group': self._task.group, **self.facts(part)}
 
     def file(self, part: Part) -> epath.Path:
-        opened = self._opened
-        return outcomes.outcome_file(opened.run_dir, opened.step, self._task.name, self._visits, part.shots, part.seed)
+        return outcomes.outcome_file(self._opened.run_dir, self.begun(part))
 
     def done(self, part: Part, progress: Callable[[int, int], None]) -> tuple[Record, Outcomes]:
         """Scores, as a record has them, and how each example came out."""
@@ -202,7 +225,7 @@ def _scores(task: Task, summary: Summary) -> Record:
 
 
 def _key(record: Record) -> tuple:
-    return tuple(record[key] for key in ('task', 'step', 'visits', 'pack', *TASK_KEYS))
+    return tuple(record.get(key) for key in ('task', 'step', 'visits', 'pack', *TASK_KEYS))
 
 
 def picked(count: int, limit: int) -> list[int]:

@@ -2,8 +2,8 @@
 example by example."""
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from etils import epath
@@ -28,9 +28,11 @@ class Outcomes(NamedTuple):
     tokens: np.ndarray
 
 
-def outcome_file(run_dir: RunDir, step: int, task: str, visits: int, shots: int, shot_seed: int) -> epath.Path:
-    """Where they are kept."""
-    return run_dir.outcomes / str(step) / f'{task.replace(":", "-")}-visits{visits}-shots{shots}-seed{shot_seed}.jsonl'
+def outcome_file(run_dir: RunDir, record: Mapping[str, Any]) -> epath.Path:
+    """Where those are kept that a record sums up. A trial with fewer examples or less room has a file of its own."""
+    named = {'visits': 'visits', 'shots': 'shots', 'seed': 'shot_seed', 'of': 'examples', 'room': 'room'}
+    parts = (f'{word}{record[key]}' for word, key in named.items())
+    return run_dir.outcomes / str(record['step']) / f'{"-".join([record["task"].replace(":", "-"), *parts])}.jsonl'
 
 
 def write(file: epath.Path, outcomes: Outcomes) -> None:
@@ -52,5 +54,16 @@ def read(files: Sequence[epath.Path]) -> Outcomes:
             raise ValueError(
                 f'{file} has {len(lines)} examples, {files[0]} has {len(found[0][0])}; evaluate with --again'
             )
-        found.append(np.array([[line[key] for key in KEYS] for line in lines]).T)
+        found.append(np.array([[line[key] for key in KEYS] for line in lines], np.float64).T)
     return Outcomes(*np.mean(found, axis=0))
+
+
+def fit(file: epath.Path, record: Mapping[str, Any]) -> bool:
+    """Whether a file has the outcomes that a record sums up: not those of another limit or pack, nor damaged ones."""
+    try:
+        right, nats, tokens = read([file])
+    except (TypeError, ValueError):
+        return False
+    found = [len(tokens), tokens.sum(), right.mean(), nats.sum() / tokens.sum()]
+    said = [record.get(key) for key in ('examples', 'completion_tokens', 'accuracy', 'completion')]
+    return bool(np.allclose(found, np.array(said, np.float64), rtol=1e-9, atol=0))

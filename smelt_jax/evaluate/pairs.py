@@ -1,5 +1,6 @@
 """Two checkpoints on the same examples: what the one scores above the other, with intervals, and who wins. No jax."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from smelt_jax.tasks.metrics import centered
 
 REPLICATES = 1000
 LEVEL = 0.95
+ROUNDING = 1e-12  # of means in float64; no win
 
 
 class Difference(NamedTuple):
@@ -43,7 +45,8 @@ def compared(
 ) -> tuple[dict[str, Pair], Pair]:
     """By task, and the mean over tasks.
 
-    Replicate i draws the same examples for both checkpoints, since it is their difference that is asked for.
+    Replicate i draws the same examples for both checkpoints, since it is their difference that is asked for. What is said of a
+    task depends on no other.
 
     Args:
       reference, other: task → its outcomes, of the same tasks and examples.
@@ -56,11 +59,11 @@ def compared(
         alone = sorted(reference.keys() ^ other.keys())
         raise ValueError(f'{", ".join(alone)}: evaluated for one of the two only')
     drawn: dict[str, np.ndarray] = {}
-    for index, task in enumerate(sorted(reference)):
+    for task in sorted(reference):
         ours, theirs = other[task], reference[task]
         if not np.array_equal(ours.tokens, theirs.tokens):
             raise ValueError(f'{task}: the two were not evaluated on the same examples; evaluate both with --again')
-        rng = np.random.default_rng([seed, index])
+        rng = np.random.default_rng([seed, zlib.crc32(task.encode())])
         count = len(ours.tokens)
         picked = np.concatenate([np.arange(count)[None], rng.integers(0, count, (REPLICATES, count))])
         drawn[task] = np.stack([_scores(of, picked, chance[task]) for of in (theirs, ours)])
@@ -71,8 +74,9 @@ def compared(
 def wins(pairs: Sequence[Pair]) -> tuple[int, int, int]:
     """(wins of the other in accuracy, ties, wins in completion) over pairs."""
     differences = [pair.accuracy.difference for pair in pairs]
-    won = sum(difference > 0 for difference in differences)
-    return won, differences.count(0.0), sum(pair.completion.difference < 0 for pair in pairs)
+    won = sum(difference > ROUNDING for difference in differences)
+    ties = sum(abs(difference) <= ROUNDING for difference in differences)
+    return won, ties, sum(pair.completion.difference < -ROUNDING for pair in pairs)
 
 
 def _scores(of: Outcomes, picked: np.ndarray, chance: float) -> np.ndarray:

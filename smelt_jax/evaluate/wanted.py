@@ -4,14 +4,16 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from smelt_jax.evaluate.downstream import Ask, read
+from smelt_jax.data.manifest import open_pack
+from smelt_jax.evaluate.downstream import Ask, picked, read
 from smelt_jax.evaluate.opened import at_visits
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
-from smelt_jax.tasks.tables import task_folder, tasks_of
+from smelt_jax.storage.files import is_local
+from smelt_jax.tasks.prompts import check_shots
+from smelt_jax.tasks.tables import HELDOUT, task_folder, tasks_of
 from smelt_jax.tasks.task import Task
-
-HELDOUT = 'heldout'
+from smelt_jax.train.checkpoints import Checkpoints
 
 Where = tuple[str, int | None]  # run directory, step or None for the latest
 
@@ -46,14 +48,40 @@ class Asked:
             )
 
     def check(self) -> None:
-        """Raises ValueError for a checkpoint that cannot be evaluated so: before anything is."""
+        """Raises ValueError or FileNotFoundError for what cannot be evaluated so: before anything is."""
+        for text in self.ask.tasks:
+            only = picked(len(text.examples), self.ask.limit)
+            for shots in self.ask.shots or (text.task.shots,):
+                check_shots(text.task, text.examples, shots, text.pool, only)
         for workdir, _ in (*self.against, *self.checkpoints):
-            model = RunDir(workdir).config().model
+            run_dir = RunDir(workdir)
+            run = run_dir.config()
             for visits in self.visits:
                 try:
-                    at_visits(model, visits).check()
+                    at_visits(run.model, visits).check()
                 except ValueError as error:
                     raise ValueError(f'--visits={visits} of {workdir}: {error}') from None
+            open_pack(self.pack or run.data.pack, run_dir.lineage().tokenizer)
+        found = [_found(where) for where in self.checkpoints]
+        for place, (workdir, _) in zip(found, self.checkpoints, strict=True):
+            if found.count(place) > 1:
+                raise ValueError(f'--checkpoint: step {place[1]} of {workdir} is there twice; leave one out')
+        for ours, theirs in zip(found, map(_found, self.against), strict=False):
+            if ours == theirs:
+                raise ValueError(f'--against: {ours[0]}@{ours[1]} would be compared with itself; give another partner')
+
+
+def _found(where: Where) -> tuple[str, int]:
+    """The run directory, by one name, and the step."""
+    run_dir, step = RunDir(where[0]), where[1]
+    with Checkpoints(run_dir, read_only=True) as checkpoints:
+        steps = checkpoints.steps()
+    if not steps:
+        raise FileNotFoundError(f'{run_dir.path} has no complete checkpoint yet')
+    if step is not None and step not in steps:
+        raise ValueError(f'{run_dir.checkpoints} has no checkpoint of step {step}; it has {steps}')
+    path = run_dir.path.resolve() if is_local(run_dir.path) else run_dir.path
+    return str(path), max(steps) if step is None else step
 
 
 def groups_of(tasks: Sequence[Task], whole: Callable[[str], Sequence[Task]]) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from smelt_jax import stop
 from smelt_jax.data.tokenizer import Tokenizer
 from smelt_jax.generate.decode import check_visits, generate
 from smelt_jax.generate.sampling import Sampling
-from smelt_jax.generate.text import Stream, before
+from smelt_jax.generate.text import Stream, before, encodable
 from smelt_jax.parallel import processes
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices
@@ -106,7 +106,7 @@ def read_prompts(given: Sequence[str], file: str) -> list[str]:
     prompts = list(given)
     if file:
         try:
-            lines = reach(file).read_text().split('\n')
+            lines = reach(file).read_text().removeprefix('\ufeff').split('\n')
         except UnicodeError as error:
             raise ValueError(f'{file}: not UTF-8 ({error})') from None
         lines = lines[:-1] if lines[-1] == '' else lines
@@ -116,7 +116,7 @@ def read_prompts(given: Sequence[str], file: str) -> list[str]:
         ]
     if not prompts:
         raise ValueError('no prompt: give --prompt=TEXT, or --prompt_file=FILE with some; --prompt= is the empty one')
-    return prompts
+    return [encodable(prompt, f'prompt {number}') for number, prompt in enumerate(prompts, 1)]
 
 
 def spelled_out(text: str) -> str:

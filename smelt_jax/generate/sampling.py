@@ -1,7 +1,6 @@
 """Which token comes next: the most probable one, or one drawn."""
 
 import dataclasses
-import math
 from typing import NamedTuple
 
 import jax
@@ -9,6 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from smelt_jax.generate.text import encodable
+
+HOTTEST = 1e30  # above, logits that differ no longer do
 NOT_FINITE = -2  # what is picked of logits that are none
 
 
@@ -41,17 +43,21 @@ class Sampling:
         for name, bound in least.items():
             if not bound <= getattr(self, name) < 2**31:
                 raise ValueError(f'{name}={getattr(self, name)}: must be at least {bound} and below 2**31')
-        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
-            raise ValueError(f'temperature={self.temperature}: must be a number of at least 0; 0 is greedy')
+        if not 0 <= self.temperature <= HOTTEST:
+            raise ValueError(
+                f'temperature={self.temperature}: must be a number of at least 0 and at most {HOTTEST}; 0 is greedy'
+            )
         if not 0 < self.top_p <= 1:
             raise ValueError(f'top_p={self.top_p}: must be above 0 and at most 1; 1 draws from all tokens')
+        for stop in self.stops:
+            encodable(stop, 'a stop text')
         if '' in self.stops:
             raise ValueError("stops has '', which every text begins with; leave it out")
 
     @property
     def greedy(self) -> bool:
-        """Nothing is drawn."""
-        return self.temperature == 0
+        """Nothing is drawn: the temperature is 0, or is so in float32 arithmetic."""
+        return self.temperature < float(np.finfo(np.float32).tiny)
 
     @property
     def narrow(self) -> bool:

@@ -4,6 +4,15 @@ import codecs
 from collections.abc import Callable, Sequence
 
 
+def encodable(text: str, what: str) -> str:
+    """The text. ValueError, naming `what`, if it is none: as of bytes on the command line that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f'{what} is no UTF-8 text: {text!r:.60}; mend it') from None
+    return text
+
+
 class Until:
     """Bytes that come piece by piece, until one of some texts is in them.
 

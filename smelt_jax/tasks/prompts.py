@@ -9,6 +9,7 @@ what is scored, too. White space is not doubled at a delimiter: where it begins 
 in, and where it ends with white space continuations lose theirs at both ends; but choices that differ in that alone keep it.
 """
 
+import collections
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -101,9 +102,7 @@ def openings(
     only: Sequence[int] | None = None,
 ) -> list[Opening]:
     """What to go on from, with `new_tokens` of `room` left for that; otherwise as `prompts`."""
-    left = room - new_tokens
-    if left < 1:
-        raise ValueError(f'{new_tokens=} leave nothing of {room=} for a prompt; generate fewer, or give more room')
+    left = room_to_open(room, new_tokens)
     encoder, asked = Encoder(tokenizer), _Shots(task, examples, shots, seed, pool)
     found = []
     for index in range(len(examples)) if only is None else only:
@@ -114,6 +113,22 @@ def openings(
         cut = max(0, len(tokens) - left)
         found.append(Opening(tokens[cut:], dropped, cut))
     return found
+
+
+def check_shots(
+    task: Task, examples: Sequence[Example], shots: int, pool: Sequence[Example] | None, only: Sequence[int]
+) -> None:
+    """Raises ValueError, as `prompts` would, if there are not as many shots."""
+    asked = _Shots(task, examples, shots, 0, pool)
+    for index in only:
+        asked.check(index)
+
+
+def room_to_open(room: int, new_tokens: int) -> int:
+    """Tokens of the longest opening. ValueError if none are left."""
+    if room <= new_tokens:
+        raise ValueError(f'{new_tokens=} leave nothing of {room=} for a prompt; generate fewer, or give more room')
+    return room - new_tokens
 
 
 class _Shots:
@@ -132,19 +147,28 @@ class _Shots:
         self._keys = [_question(example) for example in self._pool]
         self._texts = [_shot(task, example) for example in self._pool] if shots else []
         self._of_category: dict[str, list[int]] = {}
+        self._alike: collections.Counter[tuple[str, tuple[str, ...]]] = collections.Counter()  # by their questions
         for i, example in enumerate(self._pool):
-            self._of_category.setdefault(example.category if task.by_category else '', []).append(i)
+            category = example.category if task.by_category else ''
+            self._of_category.setdefault(category, []).append(i)
+            self._alike[category, self._keys[i]] += 1
 
     def of(self, index: int) -> list[str]:
         """Those of an example."""
-        chosen = [self._texts[i] for i, _ in zip(self._drawn(index), range(self._count), strict=False)]
-        if len(chosen) < self._count:
-            category = f' of category {self._examples[index].category!r}' if self._task.by_category else ''
+        self.check(index)
+        return [self._texts[i] for i, _ in zip(self._drawn(index), range(self._count), strict=False)]
+
+    def check(self, index: int) -> None:
+        """Raises ValueError if an example has too few."""
+        example = self._examples[index]
+        category = example.category if self._task.by_category else ''
+        left = len(self._of_category.get(category, [])) - self._alike[category, _question(example)]
+        if left < self._count:
+            of = f' of category {category!r}' if self._task.by_category else ''
             raise ValueError(
-                f'example {index} of task {self._task.name}: there are {len(chosen)} other examples{category}, not '
+                f'example {index} of task {self._task.name}: there are {left} other examples{of}, not '
                 f'{self._count}; show fewer'
             )
-        return chosen
 
     def _drawn(self, index: int) -> Iterator[int]:
         if not self._count:

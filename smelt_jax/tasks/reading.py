@@ -67,7 +67,7 @@ def _read(task: Task, file: epath.Path) -> list[Example]:
         if line.strip():
             try:
                 found.append(_example(task.kind, json.loads(line)))
-            except json.JSONDecodeError as error:
+            except ValueError as error:
                 raise ValueError(f'{file}, line {number}: is no JSON, {error}; mend it, or remove the line') from None
             except RecursionError:
                 raise ValueError(f'{file}, line {number}: is nested too deep; mend it, or remove the line') from None

@@ -9,6 +9,7 @@ import csv
 import difflib
 import fnmatch
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from etils import epath
@@ -23,8 +24,9 @@ _CODE = 'code_evaluation'
 _NEEDED = ('task', 'file', 'icl_type')
 # Published tables have no column to say this in.
 _UNSAID = {'mmlu': {'shot_file': 'mmlu_dev.jsonl', 'by_category': 'true'}}
+_UNNAMED = re.compile(r'[/\\:,*?\[\]\x00-\x1f]')  # of paths, lists and patterns
 _TRUTHS = {'': False, 'false': False, '0': False, 'true': True, '1': True}
-ALL, MADE_GROUP = 'all', 'made'
+ALL, MADE_GROUP, HELDOUT = 'all', 'made', 'heldout'
 MADE_SHOTS = 4
 _MANY = 16  # tasks that an error does not list
 
@@ -149,7 +151,7 @@ def _rows(folder: epath.Path) -> dict[str, dict[str, str]]:
                 raise ValueError(f'{row["where"]} and {rows[name]["where"]} are both of task {name}; rename one')
             rows[name] = row
     for row in rows.values():
-        if row['group'] in rows or row['group'] in (ALL, MADE_GROUP):
+        if row['group'] in rows or row['group'] in (ALL, MADE_GROUP, HELDOUT):
             raise ValueError(f'{row["where"]}: a table cannot be called {row["group"]}, as others are; rename the file')
     return rows
 
@@ -175,6 +177,10 @@ def _table(file: epath.Path) -> Iterator[dict[str, str]]:
             for name in _NEEDED:
                 if not row[name]:
                     raise ValueError(f'{where}: {name} is empty; say it, or remove the line')
+            if row['task'] == HELDOUT or _UNNAMED.search(row['task']):
+                raise ValueError(
+                    f'{where}: a task cannot be called {row["task"]!r}, which means something else; rename it'
+                )
             unsaid = {'shot_file': '', 'by_category': ''} | _UNSAID.get(row['task'], {})
             row |= {name: row.get(name, '').strip() or value for name, value in unsaid.items()}
             if row['icl_type'] != _CODE:

@@ -5,16 +5,20 @@ import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from models import params_of
 from runs_helper import RUN, edit
+from small_tasks import CHANCES, FLAGS, HEAD, KINDS, ROWS, lines_of
 
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import load_manifest
 from smelt_jax.data.rows import PackedRows
+from smelt_jax.evaluate.answer import evaluated
+from smelt_jax.evaluate.wanted import wanted
 from smelt_jax.runs import Lineage, RunDir
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train.optimizer import optimizer
@@ -61,3 +65,25 @@ def made(looped: RunConfig, make_run: Callable, tmp_path_factory: pytest.TempPat
 def run_dir(made: Path, tmp_path: Path) -> RunDir:
     """Of `looped`, with checkpoints of steps 5 and 10 and no record yet."""
     return RunDir(shutil.copytree(made, tmp_path / 'run'))
+
+
+@pytest.fixture(scope='session')
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four tasks, one a kind, of the group `small`."""
+    made = tmp_path_factory.mktemp('tasks')
+    for name, rows in ROWS.items():
+        (made / f'{name}.jsonl').write_text(lines_of(rows))
+    lines = (f'{name},{name}.jsonl,{KINDS[name]},2,{CHANCES[name]}, \n' for name in ROWS)
+    (made / 'small.csv').write_text(HEAD + ''.join(lines))
+    return made
+
+
+@pytest.fixture
+def ask(run_dir: RunDir, folder: Path) -> Callable:
+    """ask(tasks, …) evaluates step 10; flags as on the command line."""
+
+    def ask(*tasks, step=10, checkpoints=(), against=(), **given):
+        flags = SimpleNamespace(**{**FLAGS, 'task_dir': str(folder), 'tasks': list(tasks), **given})
+        return evaluated(wanted(flags, checkpoints or [(str(run_dir.path), step)], against, None))
+
+    return ask

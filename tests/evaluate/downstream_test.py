@@ -3,63 +3,16 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from small_tasks import ROWS, lines_of
 
 from smelt_jax.evaluate import downstream
-from smelt_jax.evaluate.answer import evaluated
 from smelt_jax.evaluate.outcomes import read
 from smelt_jax.evaluate.scoring import Scorer
-from smelt_jax.evaluate.wanted import wanted
 from smelt_jax.runs import RunDir
 
 pytestmark = pytest.mark.usefixtures('quick')
-
-FLAGS = {
-    'task_dir': '', 'tasks': [], 'visits': [], 'shots': [], 'length_bins': [], 'seeds': 1, 'limit': 0, 'room': 96,
-    'new_tokens': 4, 'again': False, 'pack': '',
-}  # fmt: skip
-HEAD = 'task,file,icl_type,num_fewshot,random_baseline,continuation_delimiter\n'
-ROWS = {
-    'choice': [{'query': f'{i} and one make', 'choices': [str(i + 1), 'none', 'ten'], 'gold': 0} for i in range(7)],
-    'schema': [{'context_options': [f'x{i} or', f'y{i} or'], 'continuation': 'so.', 'gold': i % 2} for i in range(5)],
-    'next': [{'context': f'count {i}', 'continuation': f'{i}', 'category': 'eo'[i % 2]} for i in range(6)],
-    'say': [{'context': f'what is {i}', 'answer': f'{i}', 'aliases': [f'no {i}']} for i in range(4)],
-}
-KINDS = {
-    'choice': 'multiple_choice',
-    'schema': 'schema',
-    'next': 'language_modeling',
-    'say': 'generation_task_with_answers',
-}
-CHANCES = {'choice': 33.3, 'schema': 50, 'next': 0, 'say': 0}
-
-
-def lines_of(rows):
-    return ''.join(json.dumps(row) + '\n' for row in rows)
-
-
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four tasks, one a kind, of the group `small`."""
-    made = tmp_path_factory.mktemp('tasks')
-    for name, rows in ROWS.items():
-        (made / f'{name}.jsonl').write_text(lines_of(rows))
-    lines = (f'{name},{name}.jsonl,{KINDS[name]},2,{CHANCES[name]}, \n' for name in ROWS)
-    (made / 'small.csv').write_text(HEAD + ''.join(lines))
-    return made
-
-
-@pytest.fixture
-def ask(run_dir: RunDir, folder: Path) -> Callable:
-    """ask(tasks, …) evaluates step 10; flags as on the command line."""
-
-    def ask(*tasks, step=10, checkpoints=(), against=(), **given):
-        flags = SimpleNamespace(**{**FLAGS, 'task_dir': str(folder), 'tasks': list(tasks), **given})
-        return evaluated(wanted(flags, checkpoints or [(str(run_dir.path), step)], against, None))
-
-    return ask
 
 
 def test_a_record_a_task_shots_seed_and_visits(ask: Callable, run_dir: RunDir):
@@ -81,7 +34,7 @@ def test_a_record_a_task_shots_seed_and_visits(ask: Callable, run_dir: RunDir):
 def test_outcomes_are_what_the_record_sums_up(ask: Callable, run_dir: RunDir):
     (record,) = ask('next', seeds=1).data['records']
     (file,) = list((run_dir.outcomes / '10').iterdir())
-    assert file.name == 'next-visits2-shots2-seed0.jsonl'
+    assert file.name == 'next-visits2-shots2-seed0-of6-room96.jsonl'
     found = read([file])
     assert found.right.mean() == record['accuracy']
     assert found.nats.sum() / found.tokens.sum() == pytest.approx(record['completion'])
@@ -95,9 +48,47 @@ def test_what_is_there_is_not_done_again(ask: Callable, run_dir: RunDir, monkeyp
     for changed in ({'again': True}, {'limit': 3}, {'room': 80}, {'shots': ['1']}, {'visits': ['1']}, {'step': 5}):
         with pytest.raises(pytest.fail.Exception, match='scored again'):
             ask('choice', 'next', **changed)
-    (run_dir.outcomes / '10' / 'next-visits2-shots2-seed0.jsonl').unlink()
+    (run_dir.outcomes / '10' / 'next-visits2-shots2-seed0-of6-room96.jsonl').unlink()
     with pytest.raises(pytest.fail.Exception, match='scored again'):
         ask('choice', 'next')
+
+
+def test_what_may_be_generated_decides_too(ask: Callable, monkeypatch: pytest.MonkeyPatch):
+    ask('say', new_tokens=4)
+    monkeypatch.setattr(Scorer, 'score', lambda *_: pytest.fail('scored again'))
+    ask('say', new_tokens=4)
+    with pytest.raises(pytest.fail.Exception, match='scored again'):
+        ask('say', new_tokens=2)
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda text: ''.join(text.splitlines(keepends=True)[:3]),
+        lambda text: text.replace('"nats": ', '"nats": 1'),
+        lambda text: text.replace('"right": ', '"right": "x", "old": '),
+        lambda _: 'no JSON\n',
+        lambda _: '',
+    ],
+)
+def test_outcomes_that_are_not_the_records_are_made_again(ask: Callable, run_dir: RunDir, change: Callable):
+    """As of another limit, when the process was killed before it wrote the record; or of another pack."""
+    first, file = ask('next'), run_dir.outcomes / '10' / 'next-visits2-shots2-seed0-of6-room96.jsonl'
+    text = file.read_text()
+    file.write_text(change(text))
+    assert ask('next').data == first.data
+    assert file.read_text() == text
+
+
+def test_a_trial_leaves_what_was_measured_on_all_examples(ask: Callable, run_dir: RunDir):
+    whole = ask('small').data['records']
+    files = {file: file.read_text() for file in (run_dir.outcomes / '10').iterdir()}
+    ask('small', limit=2)
+    ask('small', room=80)
+    records = run_dir.records()
+    assert len(records) == 3 * len(whole)
+    assert json.loads(json.dumps(whole)) == records[: len(whole)]
+    assert all(file.read_text() == text for file, text in files.items())
 
 
 def test_a_changed_file_is_done_again(ask: Callable, folder: Path, tmp_path: Path):
@@ -141,25 +132,10 @@ def test_more_shots_and_a_limit(ask: Callable):
 def test_a_limit_leaves_the_prompts_of_the_others_as_they_were(ask: Callable, run_dir: RunDir):
     def nats(**given):
         ask('next', **given)
-        return read([run_dir.outcomes / '10' / 'next-visits2-shots2-seed0.jsonl']).nats
+        (file,) = (run_dir.outcomes / '10').glob(f'next-visits2-shots2-seed0-of{given["limit"] or 6}-*')
+        return read([file]).nats
 
     assert nats(limit=3) == pytest.approx(nats(limit=0)[[0, 2, 4]], abs=1e-4)
-
-
-def test_two_checkpoints_are_compared_on_the_same_examples(ask: Callable, run_dir: RunDir):
-    here = str(run_dir.path)
-    answer = ask('small', checkpoints=[(here, 10)], against=[(here, 5)])
-    (found,) = answer.data['comparisons']
-    assert (found['reference'], found['other']) == ('tiny@5, 2 visit(s)', 'tiny@10, 2 visit(s)')
-    assert set(found['tasks']) == set(ROWS)
-    assert found['wins']['tasks'] == 4
-    records = {(r['task'], r['step']): r for r in answer.data['records']}
-    for task, pair in found['tasks'].items():
-        gap = records[task, 10]['completion'] - records[task, 5]['completion']
-        assert pair['completion']['difference'] == pytest.approx(gap)
-        assert pair['completion']['low'] <= gap <= pair['completion']['high']
-    first_is_reference = ask('small', checkpoints=[(here, 5), (here, 10)])
-    assert first_is_reference.data['comparisons'] == answer.data['comparisons']
 
 
 def test_held_out_loss_stands_in_the_group_record(ask: Callable, run_dir: RunDir):
@@ -174,47 +150,3 @@ def test_held_out_loss_stands_in_the_group_record(ask: Callable, run_dir: RunDir
 def test_made_up_tasks_need_no_folder(ask: Callable):
     records = ask('dyck', 'made:induction', task_dir='', limit=5).data['records']
     assert [record['task'] for record in records] == ['made:dyck', 'made:induction']
-
-
-@pytest.mark.parametrize(
-    ('given', 'complaint'),
-    [
-        ({'tasks': ['smal']}, 'smal'),
-        ({'task_dir': '/nowhere'}, '--task_dir=/nowhere is no folder'),
-        ({'visits': ['0']}, "--visits=0: '0' is no whole number from 1 on"),
-        ({'visits': ['2', '2']}, '--visits=2,2 says a number twice'),
-        ({'shots': ['-1']}, "--shots=-1: '-1' is no whole number from 0 on"),
-        ({'against': [('x', None), ('y', None)]}, '--against has 2 checkpoints, --checkpoint has 1; give one for each'),
-        ({'checkpoints': [('/nowhere', None)]}, '/nowhere is no run directory'),
-        ({'room': 4}, 'has no room in 4'),
-        ({'length_bins': ['8']}, '--length_bins is of held-out loss; ask for --tasks=heldout,choice'),
-        ({'shots': ['9']}, 'there are 6 other examples'),
-    ],
-)
-def test_bad_input_is_one_line(ask: Callable, run_dir: RunDir, given: dict, complaint: str):
-    tasks = given.pop('tasks', ['choice'])
-    with pytest.raises((ValueError, OSError), match=complaint) as found:
-        ask(*tasks, **given)
-    assert '\n' not in str(found.value)
-    assert run_dir.records() == []
-
-
-def test_visits_that_a_model_cannot_take(ask: Callable, looped, make_run: Callable, tmp_path: Path):
-    from runs_helper import edit
-
-    flat = make_run(tmp_path / 'flat', edit(looped, model__loop__length=0, model__loop__visits=1), 5)
-    with pytest.raises(ValueError, match=r'--visits=2 of .*flat: '):
-        ask('choice', checkpoints=[(str(flat.path), None)], visits=['1', '2'])
-
-
-def test_the_command(smelt: Callable, run_dir: RunDir, folder: Path, quick_env: dict, tmp_path: Path):
-    done = smelt(
-        'evaluate', f'--checkpoint={run_dir.path}@5', '--tasks=heldout,choice', f'--task_dir={folder}', '--room=96',
-        f'--json={tmp_path}/out.json', **quick_env,
-    )  # fmt: skip
-    assert 'held-out loss' in done.stdout
-    assert 'choice' in done.stdout
-    assert 'tiny, 2 visit(s): choice, 2 shots: 21 scored' in done.stderr
-    assert len(json.loads((tmp_path / 'out.json').read_text())['records']) == 2
-    wrong = smelt('evaluate', f'--checkpoint={run_dir.path}', '--tasks=chioce', f'--task_dir={folder}', code=1)
-    assert wrong.stderr.startswith('smelt evaluate: error: ')

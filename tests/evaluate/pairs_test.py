@@ -71,6 +71,21 @@ def test_the_same_seed_draws_the_same_examples():
     assert compared(one, other, CHANCE, seed=3) != compared(one, other, CHANCE, seed=4)
 
 
+def test_what_is_said_of_a_task_depends_on_no_other():
+    one, other = ({task: outcomes(drawn(share, 50, seed)) for seed, task in enumerate('ab')} for share in (0.4, 0.6))
+    alone = compared({'b': one['b']}, {'b': other['b']}, CHANCE)[0]
+    assert alone['b'] == compared(one, other, CHANCE)[0]['b']
+
+
+def test_what_is_rounded_is_no_win():
+    third = 1 / 3
+    one = {'a': outcomes([0.1, 0.2, 0.3, third])}
+    other = {'a': outcomes([third, 0.3, 0.2, 0.1])}
+    pair = compared(one, other, CHANCE)[0]['a']
+    assert pair.accuracy.difference != 0
+    assert wins([pair]) == (0, 1, 0)
+
+
 def test_what_cannot_be_compared():
     one = {'a': outcomes([1, 0])}
     with pytest.raises(ValueError, match='b: evaluated for one of the two only'):

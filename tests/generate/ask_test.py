@@ -123,6 +123,11 @@ def test_prompts_come_from_flags_and_files(tmp_path: Path) -> None:
     (tmp_path / 'lines.jsonl').write_text('{"prompt": "a"}\n{"text": "b"}\n')
     with pytest.raises(ValueError, match=r'lines\.jsonl, line 2: .*no JSON object with a text "prompt"'):
         read_prompts([], str(tmp_path / 'lines.jsonl'))
+    (tmp_path / 'marked').write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\n')
+    assert read_prompts([], str(tmp_path / 'marked')) == ['a']
+    for broken in ('\udcff', '\ud800'):
+        with pytest.raises(ValueError, match=r'prompt 2 is no UTF-8 text: .*; mend it'):
+            read_prompts(['a', broken], '')
     (tmp_path / 'empty').touch()
     for prompts, file in (([], ''), ([], str(tmp_path / 'empty'))):
         with pytest.raises(ValueError, match=r'no prompt: give --prompt=TEXT'):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import numpy as np
@@ -75,6 +76,17 @@ def test_greedy_takes_the_lowest_of_the_best():
     assert picked(LOGITS_V[None], Sampling(temperature=1.0, top_k=1))[0] == 1
 
 
+@pytest.mark.parametrize('temperature', [1e-30, 1e-38, 1e-46])
+def test_next_to_no_temperature_is_greedy(temperature):
+    settings = Sampling(temperature=temperature, top_k=2)
+    assert picked(np.array([[0.0, 1, 3, 2, -1]], np.float32), settings).tolist() == [2]
+
+
+def test_at_the_highest_temperature_the_best_are_drawn_from():
+    settings = Sampling(temperature=1e30, top_k=2)
+    assert set(picked(np.array([[0.0, 1, 3, 2, -1]] * 64, np.float32), settings).tolist()) == {2, 3}
+
+
 def test_draws_depend_on_seed_row_and_position_alone():
     settings = Sampling(temperature=1.0, seed=7)
     logits_BV = np.random.default_rng(0).standard_normal((6, 300), np.float32)
@@ -104,6 +116,8 @@ def test_logits_that_are_not_finite_are_told():
         ({'temperature': -0.1}, 'temperature=-0.1: must be a number of at least 0'),
         ({'temperature': float('nan')}, 'temperature=nan: must be'),
         ({'temperature': float('inf')}, 'temperature=inf: must be'),
+        ({'temperature': 1e31}, 'temperature=1e+31: must be'),
+        ({'stops': ('\udcff',)}, 'a stop text is no UTF-8 text'),
         ({'top_k': -1}, 'top_k=-1: must be at least 0'),
         ({'top_p': 0.0}, 'top_p=0.0: must be above 0 and at most 1'),
         ({'top_p': 1.5}, 'top_p=1.5: must be above 0 and at most 1'),
@@ -115,5 +129,5 @@ def test_logits_that_are_not_finite_are_told():
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong, line):
-    with pytest.raises(ValueError, match=line.replace('.', r'\.')):
+    with pytest.raises(ValueError, match=re.escape(line)):
         Sampling(**wrong)

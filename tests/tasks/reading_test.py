@@ -29,6 +29,7 @@ def changed(kind: str, **values: Any) -> dict[str, Any]:
 
 
 BAD = [
+    ('multiple_choice', '{"query": "x", "choices": ["a", "b"], "gold": ' + 5000 * '1' + '}', 'is no JSON, Exceeds'),
     ('multiple_choice', '{"query": ', 'is no JSON'),
     ('multiple_choice', '[1]', 'is no JSON object'),
     ('multiple_choice', changed('multiple_choice', query=None), 'has no query'),

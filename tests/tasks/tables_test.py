@@ -161,6 +161,9 @@ def test_a_folder_or_a_file_that_is_not_there(folder: epath.Path) -> None:
         (f'{HEAD},by_category\na,b,schema,0,50,,maybe\n', "line 2: by_category is 'maybe'"),
         (f'{HEAD}\ncolours,b,schema,0,50,\n', r'New\.csv, line 2 and .*CORE\.csv, line 2 are both of task colours'),
         (f'{HEAD}\n"a,b\n', 'is no CSV file'),
+        (f'{HEAD}\nheldout,b,schema,0,50,\n', "line 2: a task cannot be called 'heldout'"),
+        (f'{HEAD}\n../x,b,schema,0,50,\n', "line 2: a task cannot be called '../x'"),
+        (f'{HEAD}\nmade:dyck,b,schema,0,50,\n', "line 2: a task cannot be called 'made:dyck'"),
         (f'{HEAD}\nnew,b,schema,0,50,\n', 'a table cannot be called new'),
     ],
 )
