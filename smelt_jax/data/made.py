@@ -1,11 +1,12 @@
 """Made-up text whose answers are known: a pair is a context and its one right continuation.
 
     dyck        Close: [ < ( ) =   → > ]      closers of what is open, innermost first, as in BIG-bench's task of this name
-    copy        Copy: qxq =        → qxq      the letters once more
+    copy        Copy: q x q =      → q x q    the letters once more
     arithmetic  12 + 7 =           → 19       sums and differences of operands of one or two digits, never below zero
-    induction   Next: kfqmk        → f        what followed this letter before; the letters before it all differ
+    induction   Next: k f q m k    → f        what followed this letter before; the letters before it all differ
 
 `=` ends a question that could go on: without it nothing says whether to close a bracket or to open one more.
+Letters stand apart, so that a tokenizer of words has a token for each, and copying and induction are of one kind.
 
 Laws: a context has one right continuation, which follows from it alone. A pair is held out or trained on by a hash of its text,
 whatever the seed: no line of a training document is ever a held-out pair. The same arguments give the same text.
@@ -51,7 +52,7 @@ def dyck(random: np.random.Generator, left: int = 4, closed: int = 6) -> tuple[s
 
 def copy(random: np.random.Generator, shortest: int = 3, longest: int = 10) -> tuple[str, str]:
     """`shortest` to `longest` letters, of which some may be the same."""
-    text = ''.join(_LETTERS[i] for i in random.integers(26, size=random.integers(shortest, longest + 1)))
+    text = ' '.join(_LETTERS[i] for i in random.integers(26, size=random.integers(shortest, longest + 1)))
     return f'Copy: {text} =', text
 
 
@@ -67,7 +68,7 @@ def induction(random: np.random.Generator, shortest: int = 4, longest: int = 10)
     """`shortest` to `longest` different letters, then one of them again, any but the last."""
     letters = [_LETTERS[i] for i in random.permutation(26)[: random.integers(shortest, longest + 1)]]
     asked = random.integers(len(letters) - 1)
-    return f'Next: {"".join(letters)}{letters[asked]}', letters[asked + 1]
+    return f'Next: {" ".join([*letters, letters[asked]])}', letters[asked + 1]
 
 
 _MAKERS: dict[str, Callable[[np.random.Generator], tuple[str, str]]] = {
