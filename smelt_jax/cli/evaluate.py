@@ -4,7 +4,7 @@
     smelt evaluate --checkpoint=runs/smelt@1000 --tasks=heldout,core,dyck --task_dir=DIR --visits=1,2,3 --seeds=10
     smelt evaluate --checkpoint=runs/smelt --against=runs/baseline --tasks=core --task_dir=DIR
 
-Prints tables and adds records to records.jsonl of the run directory, with the whole budget of the model beside each score. A task
+Prints tables and adds records to records.jsonl of the run directory, with the budget of the model beside each score. A task
 that has a record is not done again, so that an evaluation that was stopped goes on. Any number of visits can be asked for,
 whatever was trained with. Tasks are rows of the tables (CSV) in --task_dir (docs/evaluation.md). Of several checkpoints each is
 compared with the first one, or with its partner of --against.
@@ -68,14 +68,13 @@ def run() -> None:
     from smelt_jax.parallel import processes
 
     join_processes()
-    given = flags.FLAGS
-    asked = wanted(given, given_checkpoints(), given_checkpoints('against'), given_mesh())
+    asked = wanted(flags.FLAGS, given_checkpoints(), given_checkpoints('against'), given_mesh())
 
     def answer() -> screen.Answer:
         with Bar() as bar:
             return evaluated(asked, bar.say)
 
     if processes.first():
-        screen.give(answer, ' '.join(['smelt evaluate', *sys.argv[1:]]), given.json, given.markdown)
+        screen.give(answer, ' '.join(['smelt evaluate', *sys.argv[1:]]), flags.FLAGS.json, flags.FLAGS.markdown)
     else:
         answer()
