@@ -3,9 +3,9 @@
     dyck        Close: [ < ( ) =   → > ]      closers of what is open, innermost first, as in BIG-bench's task of this name
     copy        Copy: q x q =      → q x q    the letters once more
     arithmetic  12 + 7 =           → 19       sums and differences of operands of one or two digits, never below zero
-    induction   Next: k f q m k    → f        what followed this letter before; the letters before it all differ
+    induction   Next: k f q m = k  → f        what followed this letter before; the letters before `=` all differ
 
-`=` ends a question that could go on: without it nothing says whether to close a bracket or to open one more.
+`=` ends what is given: without it nothing says whether to close a bracket or to open one more.
 Letters stand apart, so that a tokenizer of words has a token for each, and copying and induction are of one kind.
 
 Laws: a context has one right continuation, which follows from it alone. A pair is held out or trained on by a hash of its text,
@@ -68,7 +68,7 @@ def induction(random: np.random.Generator, shortest: int = 4, longest: int = 10)
     """`shortest` to `longest` different letters, then one of them again, any but the last."""
     letters = [_LETTERS[i] for i in random.permutation(26)[: random.integers(shortest, longest + 1)]]
     asked = random.integers(len(letters) - 1)
-    return f'Next: {" ".join([*letters, letters[asked]])}', letters[asked + 1]
+    return f'Next: {" ".join(letters)} = {letters[asked]}', letters[asked + 1]
 
 
 _MAKERS: dict[str, Callable[[np.random.Generator], tuple[str, str]]] = {

@@ -36,10 +36,10 @@ def computed(context: str) -> str:
 
 
 def recalled(context: str) -> str:
-    """What followed the last letter, if it has been there once before and never else."""
-    letters = context.removeprefix('Next: ').split(' ')
-    (place,) = [i for i, letter in enumerate(letters[:-1]) if letter == letters[-1]]
-    return letters[place + 1]
+    """What follows the letter asked for, if it is there once."""
+    letters, asked = context.removeprefix('Next: ').split(' = ')
+    (place,) = [i for i, letter in enumerate(letters.split(' ')) if letter == asked]
+    return letters.split(' ')[place + 1]
 
 
 ANSWERS = {'dyck': closing, 'copy': copied, 'arithmetic': computed, 'induction': recalled}
@@ -62,7 +62,7 @@ def test_sizes_are_those_asked_for() -> None:
         assert context.count(' ') <= 2 + 3
         assert set(context[7:-2]) <= set('()[]{}<> ')
         assert made.copy(random, 3, 3)[1].count(' ') == 2
-        assert made.induction(random, 5, 5)[0].count(' ') == 6
+        assert made.induction(random, 5, 5)[0].count(' ') == 7
 
 
 def test_all_sorts_are_made() -> None:
@@ -70,8 +70,8 @@ def test_all_sorts_are_made() -> None:
     answers = [answer for _, answer in made.pairs('dyck', 400, 0, heldout=False)]
     assert {answer.count(' ') + 1 for answer in answers} == {1, 2, 3, 4}
     assert {answer[0] for answer in answers} == set(CLOSERS.values())
-    letters = [context[6:].split() for context, _ in made.pairs('induction', 400, 0, heldout=False)]
-    assert {line.index(line[-1]) for line in letters if len(line) == 11} == set(range(9))
+    lines = [context.split(' ')[1:] for context, _ in made.pairs('induction', 400, 0, heldout=False)]
+    assert {line.index(line[-1]) for line in lines if len(line) == 12} == set(range(9))
     assert {context.split()[1] for context, _ in made.pairs('arithmetic', 40, 0, heldout=False)} == {'+', '-'}
 
 
@@ -110,7 +110,7 @@ def test_chance_is_what_guessing_scores(name: str) -> None:
     def guess(context: str, continuation: str) -> float:
         if name == 'arithmetic':
             return 1 / {1: 10, 2: 90, 3: 99}[len(continuation)]
-        options = {'dyck': 4, 'copy': 26, 'induction': len(set(context[6:].split())) - 1}[name]
+        options = {'dyck': 4, 'copy': 26, 'induction': len(set(context[6:])) - 3}[name]
         return float(options) ** -len(continuation.split())
 
     random = np.random.default_rng(0)
