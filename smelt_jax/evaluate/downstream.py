@@ -6,7 +6,7 @@ outcomes that it sums up, is not done again, so that an evaluation that was kill
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -88,15 +88,15 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
     """The records of all parts, of which those that were missing are made and added to the run's records.jsonl.
 
     Raises:
-      ValueError: a prompt, or what is generated, has no room, or there are too few shots: before anything is scored.
+      ValueError: a prompt, or what is generated, has no room: before anything is scored.
     """
     scorer = Scorer(opened.run.model, opened.params, opened.devices, visits)
     works = {text.task: _Work(opened, ask, text, visits, scorer) for text in ask.tasks}
     parts = list(parts_of(ask))
-    for task, work in works.items():
-        work.check(part for part in parts if part.task == task)
     there = {} if ask.again else _there(opened, works, parts)
     processes.agree('let all see the same run directory', evaluations=repr([part in there for part in parts]))
+    for task in dict.fromkeys(part.task for part in parts if part not in there):
+        works[task].check()
     found = []
     for part in parts:
         work = works[part.task]
@@ -134,12 +134,9 @@ class _Work:
         self._only = picked(len(self._examples), ask.limit)
         self._tokenizer = opened.tokenizer
 
-    def check(self, parts: Iterable[Part]) -> None:
-        """Raises ValueError if there is no room for a continuation or for what is generated, or are too few shots."""
-        asked = (self._tokenizer, self._room, self._pool)
-        prompts(self._task, self._examples, 0, 0, *asked, only=self._only)
-        for part in parts:
-            prompts(self._task, self._examples, part.shots, part.seed, *asked, only=self._only[:1])
+    def check(self) -> None:
+        """Raises ValueError if there is no room for a continuation, or for what is generated."""
+        prompts(self._task, self._examples, 0, 0, self._tokenizer, self._room, only=self._only)
         if self._task.kind == 'generation':
             room_to_open(self._room, self._ask.new_tokens)
 

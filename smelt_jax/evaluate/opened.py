@@ -1,6 +1,7 @@
 """A checkpoint ready to be evaluated: its run, its parameters on the devices, its place on the axes of the laws."""
 
 import dataclasses
+import functools
 from typing import Any
 
 from smelt_jax.budget.accounting import budget_of
@@ -36,7 +37,7 @@ class Opened:
     params: dict
     devices: Devices
 
-    @property
+    @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The one it was trained with."""
         return load_tokenizer(self.pack)
