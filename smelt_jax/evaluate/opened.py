@@ -8,7 +8,6 @@ from smelt_jax.budget.accounting import budget_of
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import Manifest, load_manifest, load_tokenizer, open_pack
 from smelt_jax.data.tokenizer import Tokenizer
-from smelt_jax.model.config import ModelConfig
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import Lineage, RunDir
@@ -83,7 +82,7 @@ def open_checkpoint(
     run_dir = RunDir(workdir)
     run, lineage = run_dir.config(), run_dir.lineage()
     run_dir.records()  # they must be readable before work starts: new ones join them
-    at_visits(run.model, run.model.loop.visits if visits is None else visits).check()
+    run.model.at_visits(run.model.loop.visits if visits is None else visits).check()
     pack = pack or run.data.pack
     manifest = open_pack(pack, lineage.tokenizer)
     trained_on = manifest if manifest.fingerprint == lineage.pack else load_manifest(run.data.pack)
@@ -110,10 +109,5 @@ def endpoint(run: RunConfig, manifest: Manifest, step: int, visits: int) -> Reco
         'tokens_seen': tokens,
         'flops': budget_of(run.model, keys).compute(tokens),
         'trained_visits': run.model.loop.visits,
-        **budget_of(at_visits(run.model, visits), keys).as_dict(),
+        **budget_of(run.model.at_visits(visits), keys).as_dict(),
     }
-
-
-def at_visits(model: ModelConfig, visits: int) -> ModelConfig:
-    """`model` with its loop executed `visits` times. It may be one that cannot be built: `check` says so."""
-    return dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits))

@@ -6,7 +6,6 @@ from typing import Any
 
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.evaluate.downstream import Ask, picked, read
-from smelt_jax.evaluate.opened import at_visits
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
 from smelt_jax.storage.files import is_local
@@ -58,7 +57,7 @@ class Asked:
             run = run_dir.config()
             for visits in self.visits:
                 try:
-                    at_visits(run.model, visits).check()
+                    run.model.at_visits(visits).check()
                 except ValueError as error:
                     raise ValueError(f'--visits={visits} of {workdir}: {error}') from None
             open_pack(self.pack or run.data.pack, run_dir.lineage().tokenizer)

@@ -10,7 +10,7 @@ import numpy as np
 
 from smelt_jax import stop
 from smelt_jax.data.tokenizer import Tokenizer
-from smelt_jax.generate.decode import check_visits, generate
+from smelt_jax.generate.decode import generate
 from smelt_jax.generate.sampling import Sampling
 from smelt_jax.generate.text import Stream, before, encodable
 from smelt_jax.parallel import processes
@@ -73,7 +73,7 @@ def ask(
     devices = Devices.of(dataclasses.replace(mesh or config.mesh, buffer=0.0))
     devices.check(config.model)
     visits = config.model.loop.visits if visits is None else visits
-    check_visits(config.model, visits)
+    config.model.at_visits(visits).check()
     _, params, _, step = load(workdir, step, devices)
     if most + settings.new_tokens - 1 > room and processes.first():
         stop.say(

@@ -182,11 +182,6 @@ def read_prompts(
     return cache
 
 
-def check_visits(model: ModelConfig, visits: int) -> None:
-    """Raises ValueError if a model cannot be run at so many visits."""
-    dataclasses.replace(model, loop=dataclasses.replace(model.loop, visits=visits)).check()
-
-
 def _check(
     model: ModelConfig,
     prompts: Sequence[np.ndarray],
@@ -195,7 +190,7 @@ def _check(
     tokenizer: Tokenizer | None,
     batch_rows: int,
 ) -> None:
-    check_visits(model, visits)
+    model.at_visits(visits).check()
     if batch_rows < 1:
         raise ValueError(f'{batch_rows=}: at least one prompt is continued at a time')
     if settings.stops and tokenizer is None:

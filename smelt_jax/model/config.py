@@ -93,6 +93,10 @@ class ModelConfig:
         """Layers that a token passes: looped layers count once a visit."""
         return self.layers + self.loop.length * (self.loop.visits - 1)
 
+    def at_visits(self, visits: int) -> 'ModelConfig':
+        """The model with its loop executed `visits` times. It may be one that cannot be built: `check` says so."""
+        return dataclasses.replace(self, loop=dataclasses.replace(self.loop, visits=visits))
+
     def check(self) -> None:
         """Raises ValueError, naming the values and the remedy, if this model cannot be built."""
         attention, experts, loop = self.attention, self.experts, self.loop
