@@ -62,6 +62,8 @@ def read(patterns: Iterable[str]) -> Frame:
     if len(kinds) > 1:
         raise ValueError(f'{files[0]} and {files[-1]} are of two kinds; give tables or records, not both')
     for file in files:
+        if file.name.endswith('.jsonl.gz'):
+            raise ValueError(f'{file} is packed, and records are read as they are; gunzip it')
         found = _records(file) if file.name.endswith('.jsonl') else _csv(file)
         if not found:
             raise ValueError(f'{file} has no rows; leave it out, or make it anew')

@@ -178,6 +178,9 @@ def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
         (tmp_path / 'a.csv.gz').write_bytes(packed)
         with pytest.raises(ValueError, match=r'a\.csv\.gz is no CSV file'):
             read([f'{tmp_path}/a.csv.gz'])
+    (tmp_path / 'r.jsonl.gz').write_bytes(gzip.compress(b'{}\n'))
+    with pytest.raises(ValueError, match=r'r\.jsonl\.gz is packed'):
+        read([f'{tmp_path}/r.jsonl.gz'])
     (tmp_path / 'r.jsonl').write_bytes(b'\xff\n')
     with pytest.raises(ValueError, match=r'r\.jsonl is no text in UTF-8'):
         read([f'{tmp_path}/r.jsonl'])
