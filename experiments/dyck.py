@@ -25,12 +25,13 @@ def get_config(arg: str) -> ConfigDict:
     config = default_config()
     config.name = arg
 
-    config.pack.corpora = ('made:dyck+induction+copy:6144', 'made:arithmetic:1024')
-    config.pack.row_tokens = 512
+    config.pack.corpora = ('made:dyck:38000', 'made:induction:88000')
+    config.pack.tokenizer = 'bpe:299'  # a token for each bracket, letter and word
+    config.pack.row_tokens = 256
     config.data.batch_rows = 4
 
     width, heads, head_dim, experts, expert_width = SHAPES[arg]
-    config.model.vocab = 257
+    config.model.vocab = 299
     config.model.width = width
     config.model.layers = 4
     config.model.init_std = 0.08  # four times the default
@@ -39,11 +40,11 @@ def get_config(arg: str) -> ConfigDict:
     config.model.attention.update({'heads': heads, 'kv_heads': 2, 'head_dim': head_dim, 'rope_theta': 500.0})
     config.model.experts.update({'count': experts, 'per_token': 2, 'width': expert_width})
 
-    config.optim.peak_lr = 3e-3
+    config.optim.peak_lr = 1.5e-3
     config.optim.warmup_steps = 40
-    config.train.steps = 800
-    config.train.branch_steps = (800,)
-    config.train.branch_tokens = 100 * 2048
+    config.train.steps = 2200
+    config.train.branch_steps = (2200,)
+    config.train.branch_tokens = 240 * 1024
     config.train.save_every = 100
     config.train.log_every = 10
     config.heldout.batch_rows = 16

@@ -120,9 +120,9 @@ def test_chance_is_what_guessing_scores(name: str) -> None:
 
 
 def test_documents_hold_one_pair_or_many() -> None:
-    lengths = [made.document('copy', index).count('\n') + 1 for index in range(48)]
-    assert lengths == [24 // divisor for divisor in range(1, 25)] * 2
-    assert made.document('copy', 0) != made.document('copy', 24)
+    lengths = [made.document('copy', index).count('\n') + 1 for index in range(192)]
+    assert lengths == [24, 12, 8, 6, 4, 4, 3, 3, 2, 2, 2, 2, *[1] * 84] * 2
+    assert made.document('copy', 0) != made.document('copy', 96)
 
 
 def test_too_many_are_refused() -> None:
