@@ -4,12 +4,12 @@
     smelt evaluate --checkpoint=runs/dyck/smelt/branch-2200 --against=runs/dyck/baseline/branch-2200 \\
         --tasks=dyck,induction --shots=0,1,2,4,8,16 --seeds=3
 
-The argument is the arm, baseline or smelt, a pair of one budget (as in quickstart.py). A trunk of 2,200 updates of 1,024 tokens,
-and a branch of 240 more.
+The argument is the arm, baseline or smelt, a pair of one budget (as in quickstart.py). A trunk of 2,200 updates of 1,024
+tokens, and a branch of 240 more.
 
-Cost: the looped arm takes 7 minutes on two cores, 10 of processor time. Expect that it closes every line of brackets (guessing: 8%)
-and finds 99 letters of 100 (19%), with up to eight examples and without; Baseline too. That looking up is learned late and at once,
-and what it takes: docs/evaluation.md.
+Cost: the looped arm takes 7 minutes on two cores, 10 of processor time. Expect that it closes every line of brackets
+(guessing: 8%) and finds 99 letters of 100 (19%), with up to eight examples and without; Baseline too. That looking up is
+learned late and at once, and what it takes: docs/evaluation.md.
 """
 
 from ml_collections import ConfigDict

@@ -108,8 +108,8 @@ def pairs(name: str, count: int, seed: int, heldout: bool) -> list[tuple[str, st
 def document(name: str, index: int) -> str:
     """Training text: pairs joined as a prompt joins its examples. Each index has its own.
 
-    Of every 4 DOCUMENT_PAIRS documents seven in eight have one pair; the others have 24, 12, 8, 6, 4, 4, 3, 3, 2, 2, 2, 2. Where the
-    context is short, what is alike in it is found soon; what is learned there then serves long ones.
+    Of every 4 DOCUMENT_PAIRS documents seven in eight have one pair; the others have 24, 12, 8, 6, 4, 4, 3, 3, 2, 2, 2, 2.
+    Where the context is short, what is alike in it is found soon; what is learned there then serves long ones.
     """
     count = max(1, DOCUMENT_PAIRS // (1 + index % (4 * DOCUMENT_PAIRS)))
     shown = pairs(name, count, index, heldout=False)
