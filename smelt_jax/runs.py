@@ -203,7 +203,11 @@ def read_lines(file: epath.Path, needed: Sequence[str]) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     found = []
-    for number, text in enumerate(file.read_text().split('\n')[:-1], start=1):
+    try:
+        texts = file.read_bytes().decode().split('\n')[:-1]
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{file} is no text in UTF-8 ({error}); restore it from a copy, or remove it') from None
+    for number, text in enumerate(texts, start=1):
         if text:
             line = _parse(text, f'{file}, line {number}')
             if missing := [key for key in needed if key not in line]:

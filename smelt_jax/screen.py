@@ -134,6 +134,8 @@ def place_in(document: str, name: str, text: str, file: str) -> str:
     pattern = re.compile(f'{re.escape(begin)}.*?{re.escape(end)}', re.DOTALL)
     if not pattern.search(document):
         raise ValueError(f'{file} has no {begin} … {end}; put these two lines where the table shall be')
+    if document.count(begin) > 1:
+        raise ValueError(f'{file} has {begin} {document.count(begin)} times; leave one')
     return pattern.sub(lambda _: f'{begin}\n\n{text}\n\n{end}', document, count=1)
 
 

@@ -212,3 +212,6 @@ def test_a_file_is_whole_or_the_old_one(small_disk: Path) -> None:
 
 def test_lines_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert read_lines(RunDir(tmp_path).records_file, ()) == []
+    RunDir(tmp_path).records_file.write_bytes(b'{"a": 1}\n\xff\n')
+    with pytest.raises(ValueError, match=r'records\.jsonl is no text in UTF-8 .*; restore it from a copy'):
+        read_lines(RunDir(tmp_path).records_file, ())

@@ -54,6 +54,9 @@ def test_marks_that_are_not_there_are_named_before_anything_is_asked(tmp_path: P
     with pytest.raises(ValueError, match=r'page\.md has no <!-- c --> … <!-- end of c -->; put these two lines'):
         give(lambda: pytest.fail('asked'), 'smelt x', None, f'{file}#c')
     assert file.read_text() == marks
+    file.write_text('<!-- c -->\n<!-- end of c -->\n' * 2)
+    with pytest.raises(ValueError, match=r'page\.md has <!-- c --> 2 times; leave one'):
+        give(lambda: pytest.fail('asked'), 'smelt x', None, f'{file}#c')
     with pytest.raises(ValueError, match='is not there'):
         give(answer, 'smelt x', None, f'{tmp_path}/none.md#c')
     file.write_bytes(b'\xe9')

@@ -67,22 +67,23 @@ class _Done:
 def _checkpoint(asked: Asked, where: Where, say: Say) -> tuple[list[_Done], list[Table]]:
     workdir, step = where
     run = RunDir(workdir).config()
-    visits = asked.visits or (run.model.loop.visits,)
+    visits = asked.visits_of(run.model)
     rows = {'heldout__batch_rows': run.heldout.batch_rows} if asked.heldout else {}
     opened = open_checkpoint(workdir, step, visits[0], asked.pack, asked.mesh, **rows)
     done, tables = [], []
     for r in visits:
         found = _Done(opened.run_dir, opened.step, r, [], [])
+        if asked.ask.tasks:  # before held-out loss: what has no room is told before anything is scored
+            found.records += evaluate_tasks(
+                opened, asked.ask, r, functools.partial(_heard, say, f'{run.name}, {r} visit(s)')
+            )
         if asked.heldout:
-            found.records.append(heldout(opened, r, asked.length_bins))
-            tables += record_tables(found.records[-1])
-        if asked.ask.tasks:
-            of_tasks = evaluate_tasks(opened, asked.ask, r, functools.partial(_heard, say, f'{run.name}, {r} visit(s)'))
-            found.records += of_tasks
-            if not asked.ask.shots:
-                found.groups = [_group(opened, r, group, names, of_tasks) for group, names in asked.groups.items()]
-                if processes.first():
-                    opened.run_dir.put_records(found.groups)
+            found.records.insert(0, heldout(opened, r, asked.length_bins))
+            tables += record_tables(found.records[0])
+        for shots, (group, names) in itertools.product(asked.ask.shots or (None,), asked.groups.items()):
+            found.groups.append(_group(opened, r, group, names, found.records, shots))
+        if not asked.ask.shots and processes.first():
+            opened.run_dir.put_records(found.groups)
         done.append(found)
     of_tasks = [record for found in done for record in found.records if 'task_version' in record]
     return done, tables + (task_tables(of_tasks) if of_tasks else [])
@@ -92,9 +93,14 @@ def _heard(say: Say, whose: str, what: str, done: int, of: int) -> None:
     say(f'{whose}: {what}', done, of)
 
 
-def _group(opened: Opened, visits: int, group: str, names: Sequence[str], records: Sequence[Record]) -> Record:
-    """The mean over tasks of the means over seeds, and the held-out loss of the same checkpoint and visits if it is known."""
-    begun, parts = opened.record(group, visits), [[one for one in records if one['task'] == name] for name in names]
+def _group(
+    opened: Opened, visits: int, group: str, names: Sequence[str], records: Sequence[Record], shots: int | None
+) -> Record:
+    """The mean over tasks of the means over seeds, and the held-out loss of the same checkpoint and visits if it is known.
+    At a number of shots, or None for each task's own."""
+    begun = opened.record(group, visits) | ({} if shots is None else {'shots': shots})
+    mine = [one for one in records if shots in (None, one.get('shots'))]
+    parts = [[one for one in mine if one['task'] == name] for name in names]
     loss = [
         record['loss']
         for record in opened.run_dir.records()
@@ -123,7 +129,7 @@ def _compared(
     labels = [found[0].label for found in done.values()]
     alike = len(set(labels)) < len(labels)  # as of two seeds of a run
     for reference, other in pairs:
-        each = zip(done[reference], done[other], strict=True)
+        each = _each(done[reference], done[other])
         for (theirs, ours), shots in itertools.product(each, asked.ask.shots or (None,)):
             who = (theirs.place, ours.place) if alike else (theirs.label, ours.label)
             names = [f'{label}, {one.visits} visit(s)' for label, one in zip(who, (theirs, ours), strict=True)]
@@ -131,7 +137,7 @@ def _compared(
             by_task, mean = compared(_outcomes(theirs, shots), _outcomes(ours, shots), chance)
             means.append(mean)
             title = f'{names[1]} against {names[0]}' + ('' if shots is None else f', {shots} shots')
-            tables.append(pair_table(title, who, {**by_task, 'mean': mean}))
+            tables.append(pair_table(title, who, by_task | ({'mean': mean} if len(by_task) > 1 else {})))
             won, ties, completion = wins(list(by_task.values()))
             data.append(
                 {
@@ -150,6 +156,12 @@ def _compared(
             f'of {len(means)} pairs the mean over tasks is won {won} times (ties {ties}), {completion} by completion'
         )
     return tables, lines, data
+
+
+def _each(references: list[_Done], others: list[_Done]) -> list[tuple[_Done, _Done]]:
+    """Both at the same visits; one without a loop beside each of the other's."""
+    most = max(len(references), len(others))
+    return list(zip(*(found * (most // len(found)) for found in (references, others)), strict=True))
 
 
 def _line(one: Mapping[str, Any]) -> str:

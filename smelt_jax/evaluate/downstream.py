@@ -7,14 +7,13 @@ outcomes that it sums up, is not done again, so that an evaluation that was kill
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from etils import epath
 
 from smelt_jax.evaluate import outcomes
 from smelt_jax.evaluate.opened import Opened, Record
-from smelt_jax.evaluate.outcomes import Outcomes
 from smelt_jax.evaluate.scoring import Scorer
 from smelt_jax.generate.decode import generate
 from smelt_jax.generate.sampling import Sampling
@@ -104,10 +103,10 @@ def evaluate_tasks(opened: Opened, ask: Ask, visits: int, say: Say = lambda *_: 
             found.append(there[part])
             continue
         what = f'{part.task.name}, {part.shots} shots' + f', seed {part.seed}' * (ask.seeds > 1 and part.shots > 0)
-        scores, made = work.done(part, functools.partial(say, what))
+        scores, lines = work.done(part, functools.partial(say, what))
         found.append({**work.begun(part), **scores})
         if processes.first():
-            outcomes.write(work.file(part), made)
+            outcomes.write(work.file(part), lines)
             opened.run_dir.put_records([found[-1]])
     return found
 
@@ -158,8 +157,8 @@ class _Work:
     def file(self, part: Part) -> epath.Path:
         return outcomes.outcome_file(self._opened.run_dir, self.begun(part))
 
-    def done(self, part: Part, progress: Callable[[int, int], None]) -> tuple[Record, Outcomes]:
-        """Scores, as a record has them, and how each example came out."""
+    def done(self, part: Part, progress: Callable[[int, int], None]) -> tuple[Record, list[dict[str, Any]]]:
+        """Scores, as a record has them, and how each example came out, as `outcomes` has it."""
         task, asked = self._task, (self._task, self._examples, part.shots, part.seed, self._tokenizer, self._room)
         found = prompts(*asked, pool=self._pool, only=self._only)
         scored = iter(self._scorer.score([request for prompt in found for request in prompt.requests], progress))
@@ -177,8 +176,12 @@ class _Work:
             'dropped': sum(prompt.dropped for prompt in found),
             'cut': sum(prompt.cut > 0 for prompt in found),
         }
-        columns = np.array([(one.right, one.completion_sum, one.completion_tokens) for one in made], np.float64)
-        return {**scores, **overflow}, Outcomes(*columns.T)
+        lines = [
+            {'example': index, 'right': one.right, 'nats': one.completion_sum, 'tokens': one.completion_tokens}
+            | ({} if text is None else {'text': text})
+            for index, one, text in zip(self._only, made, texts, strict=True)
+        ]
+        return {**scores, **overflow}, lines
 
     def _generated(self, prompts: Sequence[np.ndarray]) -> list[str]:
         """What the model says, greedily, up to the end of an answer."""

@@ -11,7 +11,7 @@ from smelt_jax.data.tokenizer import Tokenizer
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import Lineage, RunDir
-from smelt_jax.train.load import load
+from smelt_jax.train.load import load, pack_of, require_visits
 from smelt_jax.version import __version__
 
 Record = dict[str, Any]
@@ -82,8 +82,8 @@ def open_checkpoint(
     run_dir = RunDir(workdir)
     run, lineage = run_dir.config(), run_dir.lineage()
     run_dir.records()  # they must be readable before work starts: new ones join them
-    run.model.at_visits(run.model.loop.visits if visits is None else visits).check()
-    pack = pack or run.data.pack
+    require_visits(workdir, run.model, run.model.loop.visits if visits is None else visits)
+    pack = pack_of(workdir, pack)
     manifest = open_pack(pack, lineage.tokenizer)
     trained_on = manifest if manifest.fingerprint == lineage.pack else load_manifest(run.data.pack)
     if trained_on.fingerprint != lineage.pack:

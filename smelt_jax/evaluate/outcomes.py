@@ -29,15 +29,15 @@ class Outcomes(NamedTuple):
 
 
 def outcome_file(run_dir: RunDir, record: Mapping[str, Any]) -> epath.Path:
-    """Where those are kept that a record sums up. A trial with fewer examples or less room has a file of its own."""
+    """Where those are kept that a record sums up. A trial with fewer examples or less room has a file of its own. `made:dyck`
+    is called `made,dyck`: no file system minds, and no task of a table has a comma."""
     named = {'visits': 'visits', 'shots': 'shots', 'seed': 'shot_seed', 'of': 'examples', 'room': 'room'}
     parts = (f'{word}{record[key]}' for word, key in named.items())
-    return run_dir.outcomes / str(record['step']) / f'{"-".join([record["task"].replace(":", "-"), *parts])}.jsonl'
+    return run_dir.outcomes / str(record['step']) / f'{"-".join([record["task"].replace(":", ","), *parts])}.jsonl'
 
 
-def write(file: epath.Path, outcomes: Outcomes) -> None:
-    """The whole file or none."""
-    lines = (dict(zip(KEYS, map(float, row), strict=True)) for row in zip(*outcomes, strict=True))
+def write(file: epath.Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """The whole file or none. A line has what `Outcomes` has of its example, and whatever else."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, ''.join(json.dumps(line) + '\n' for line in lines))
 

@@ -70,13 +70,14 @@ def _cell(mean: Mean, name: str) -> str:
 
 
 def group_table(title: str, groups: Sequence[Record]) -> Table:
-    """Means over the tasks of a group, a row a checkpoint and number of visits."""
-    table = _columns(title, ('group', 'of'), ('visits', 'tasks', 'seeds', 'centered', 'nats/token'))
+    """Means over the tasks of a group, a row a checkpoint, number of visits and of shots, if not the tasks' own."""
+    table = _columns(title, ('group', 'of'), ('visits', 'shots', 'tasks', 'seeds', 'centered', 'nats/token'))
     for record in groups:
         table.add_row(
             record['task'],
             f'{record["name"]}, step {record["step"]}',
             str(record['visits']),
+            str(record.get('shots', 'own')),
             str(record['tasks']),
             str(record['seeds']),
             f'{record["centered"]:z.4f}',

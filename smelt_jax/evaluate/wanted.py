@@ -6,6 +6,7 @@ from typing import Any
 
 from smelt_jax.data.manifest import open_pack
 from smelt_jax.evaluate.downstream import Ask, picked, read
+from smelt_jax.model.config import ModelConfig
 from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.runs import RunDir
 from smelt_jax.storage.files import is_local
@@ -13,6 +14,7 @@ from smelt_jax.tasks.prompts import check_shots
 from smelt_jax.tasks.tables import HELDOUT, task_folder, tasks_of
 from smelt_jax.tasks.task import Task
 from smelt_jax.train.checkpoints import Checkpoints
+from smelt_jax.train.load import pack_of, require_visits
 
 Where = tuple[str, int | None]  # run directory, step or None for the latest
 
@@ -25,7 +27,7 @@ class Asked:
     heldout: whether held-out loss is among the tasks.
     ask: the other tasks, and how.
     groups: group → names of its tasks, of the groups whose mean is told.
-    visits: of the loop, one after the other; () for those of training.
+    visits: of the loop, one after the other; () for those of training. See `visits_of`.
     length_bins: of held-out loss; () for the config's.
     pack, mesh: see `open_checkpoint`.
     """
@@ -46,21 +48,23 @@ class Asked:
                 f'--against has {len(self.against)} checkpoints, --checkpoint has {len(self.checkpoints)}; give one for each'
             )
 
+    def visits_of(self, model: ModelConfig) -> tuple[int, ...]:
+        """At which a checkpoint is evaluated: one without a loop once, beside those with one."""
+        own = (model.loop.visits,)
+        return (self.visits or own) if model.loop.length else own
+
     def check(self) -> None:
         """Raises ValueError or FileNotFoundError for what cannot be evaluated so: before anything is."""
         for text in self.ask.tasks:
             only = picked(len(text.examples), self.ask.limit)
             for shots in self.ask.shots or (text.task.shots,):
                 check_shots(text.task, text.examples, shots, text.pool, only)
-        for workdir, _ in (*self.against, *self.checkpoints):
-            run_dir = RunDir(workdir)
-            run = run_dir.config()
-            for visits in self.visits:
-                try:
-                    run.model.at_visits(visits).check()
-                except ValueError as error:
-                    raise ValueError(f'--visits={visits} of {workdir}: {error}') from None
-            open_pack(self.pack or run.data.pack, run_dir.lineage().tokenizer)
+        runs = {workdir: RunDir(workdir).config() for workdir, _ in (*self.against, *self.checkpoints)}
+        looped = any(run.model.loop.length for run in runs.values())
+        for workdir, run in runs.items():
+            for visits in self.visits_of(run.model) if looped else self.visits:
+                require_visits(workdir, run.model, visits)
+            open_pack(pack_of(workdir, self.pack), RunDir(workdir).lineage().tokenizer)
         found = [_found(where) for where in self.checkpoints]
         for place, (workdir, _) in zip(found, self.checkpoints, strict=True):
             if found.count(place) > 1:
@@ -96,6 +100,8 @@ def groups_of(tasks: Sequence[Task], whole: Callable[[str], Sequence[Task]]) -> 
 
 def wanted(given: Any, checkpoints: Sequence[Where], against: Sequence[Where], mesh: MeshConfig | None) -> Asked:
     """From the flags of the verb. Raises ValueError, naming the flag, for what cannot be evaluated."""
+    if not given.tasks:
+        raise ValueError(f'--tasks= names none; give some, or leave it out for {HELDOUT}')
     folder = task_folder(given.task_dir)
     names = [name for name in given.tasks if name != HELDOUT]
     tasks = tuple(tasks_of(names, folder)) if names else ()
@@ -128,8 +134,8 @@ def wanted(given: Any, checkpoints: Sequence[Where], against: Sequence[Where], m
 def _numbers(flag: str, texts: Sequence[str], least: int) -> tuple[int, ...]:
     """Whole numbers, each once, from `least` on."""
     for text in texts:
-        if not (text.isascii() and text.isdecimal() and int(text) >= least):
-            raise ValueError(f'--{flag}={",".join(texts)}: {text!r} is no whole number from {least} on')
+        if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
+            raise ValueError(f'--{flag}={",".join(texts)[:60]}: {text!r:.40} is no whole number from {least} on')
     if len(set(map(int, texts))) < len(texts):
         raise ValueError(f'--{flag}={",".join(texts)} says a number twice')
     return tuple(int(text) for text in texts)

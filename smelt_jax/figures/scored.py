@@ -194,10 +194,6 @@ def _check(rows: Sequence[Record]) -> None:
     first: dict[str, Record] = {}
     seen: dict[tuple, str] = {}
     for row in rows:
-        key = tuple(row[key] for key in (*WHOSE, 'task', 'visits', 'shots', 'shot_seed'))
-        if key in seen:
-            raise ValueError(f'{seen[key]} and {row["place"]} are of the same checkpoint and task; give one of them')
-        seen[key] = row['place']
         other = first.setdefault(row['task'], row)
         for what in ('task_version', 'examples'):
             if row[what] != other[what]:
@@ -205,15 +201,26 @@ def _check(rows: Sequence[Record]) -> None:
                     f'{other["place"]} and {row["place"]}: {what} of {row["task"]} is {other[what]} and {row[what]}; '
                     f'evaluate both alike, or choose with --where={what}=={row[what]}'
                 )
+        key = tuple(row[key] for key in (*WHOSE, 'task', 'visits', 'shots', 'shot_seed'))
+        if key in seen:
+            raise ValueError(f'{seen[key]} and {row["place"]} are of the same checkpoint and task; give one of them')
+        seen[key] = row['place']
 
 
 def _checked(curves: list[Curve], of: Scored, along: str) -> list[Curve]:
     points = sorted({at for curve in curves for at in curve.points})
     if len(points) < 2:
-        where = f'at {points[0]} {along} alone' if points else f'at no number of {along} of all {len(of.tasks)} tasks'
-        raise ValueError(f'the records of {of.task} are {where}; smelt evaluate --{along}=… adds others')
+        if points:
+            raise ValueError(
+                f'the records of {of.task} are at {points[0]} {along} alone; smelt evaluate --{along}=… adds others'
+            )
+        without = ', without --shots,' * (along == 'visits')
+        raise ValueError(
+            f'there is no mean over {len(of.tasks)} task(s) of {of.task}; smelt evaluate --tasks={of.task}{without} adds it'
+        )
     if len(curves) > len(COLOURS):
         raise ValueError(
-            f'{len(curves)} curves in one figure: {len(COLOURS)} can be told apart; choose with --where=step==… and the like'
+            f'{len(curves)} curves in one figure, as {curves[0].name!r}: {len(COLOURS)} can be told apart; choose with '
+            f'--where=step==…, shots==…, visits==… and the like'
         )
     return curves

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from smelt_jax import stop
@@ -18,7 +19,7 @@ from smelt_jax.parallel.config import MeshConfig
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import RunDir
 from smelt_jax.storage.files import reach
-from smelt_jax.train.load import load, tokenizer_of
+from smelt_jax.train.load import load, require_visits, tokenizer_of
 
 Show = Callable[[int, str, str], None]  # (index of the prompt, more of its text, why it has ended or '')
 
@@ -59,7 +60,8 @@ def ask(
       show: is told of text as it comes.
 
     Raises:
-      ValueError, FileNotFoundError: no such run or checkpoint; its tokenizer is gone, or another one; a prompt is too long.
+      ValueError, FileNotFoundError: no such run or checkpoint; its tokenizer is gone, or another one; a prompt is too long;
+        memory is too short.
     """
     tokenizer, manifest = tokenizer_of(workdir, pack)
     ids = [prompt_tokens(text, tokenizer) for text in prompts]
@@ -73,7 +75,7 @@ def ask(
     devices = Devices.of(dataclasses.replace(mesh or config.mesh, buffer=0.0))
     devices.check(config.model)
     visits = config.model.loop.visits if visits is None else visits
-    config.model.at_visits(visits).check()
+    require_visits(workdir, config.model, visits)
     _, params, _, step = load(workdir, step, devices)
     if most + settings.new_tokens - 1 > room and processes.first():
         stop.say(
@@ -86,7 +88,17 @@ def ask(
         if show:
             show(index, streams[index].add(tokenizer.decode(tokens), last=bool(end)), end)
 
-    made = generate(params, config.model, devices, ids, settings, visits, tokenizer.eos, on_token, tokenizer=tokenizer)
+    try:
+        made = generate(
+            params, config.model, devices, ids, settings, visits, tokenizer.eos, on_token, tokenizer=tokenizer
+        )
+    except jax.errors.JaxRuntimeError as error:
+        if 'RESOURCE_EXHAUSTED' not in str(error):
+            raise
+        raise ValueError(
+            f'no memory for {len(ids)} prompts of up to {most} tokens and {settings.new_tokens} more at {visits} visit(s); '
+            f'lower --new_tokens or --chunk, or give fewer prompts'
+        ) from None
     texts = [before(tokenizer.decode(tokens), settings.stops).decode('utf-8', 'replace') for tokens in made]
     found = [Continued(*each) for each in zip(prompts, texts, map(len, made), ends, strict=True)]
     return found, {'checkpoint': workdir, 'step': step, 'visits': visits}

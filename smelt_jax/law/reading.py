@@ -127,11 +127,7 @@ def _lines(file: epath.Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _records(file: epath.Path) -> list[tuple[int, dict[str, Any]]]:
-    try:
-        records = read_lines(file, RECORD_KEYS)
-    except UnicodeDecodeError as error:
-        raise ValueError(f'{file} is no text in UTF-8 ({error}); restore it from a copy') from None
-    return [(i, dict(_flat(record, ''))) for i, record in enumerate(records, start=1)]
+    return [(i, dict(_flat(record, ''))) for i, record in enumerate(read_lines(file, RECORD_KEYS), start=1)]
 
 
 def _flat(entry: dict[str, Any], where: str) -> Iterable[tuple[str, Any]]:

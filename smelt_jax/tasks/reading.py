@@ -88,7 +88,10 @@ def _example(kind: str, row: Any) -> Example:
     category = _string(row, 'category') if 'category' in row else ''
     if kind == 'multiple_choice':
         choices = _strings(row, 'choices', least=2)
-        return Example((_string(row, 'query'),), choices, _gold(row, len(choices)), category=category)
+        gold = _gold(row, len(choices))
+        if choices[gold] in choices[:gold]:
+            raise _Wrong(f'choice {choices.index(choices[gold])} is the text of the gold one, {gold}')
+        return Example((_string(row, 'query'),), choices, gold, category=category)
     if kind == 'schema':
         contexts = _strings(row, 'context_options', least=2)
         return Example(contexts, (_filled(row, 'continuation'),), _gold(row, len(contexts)), category=category)

@@ -29,6 +29,8 @@ _TRUTHS = {'': False, 'false': False, '0': False, 'true': True, '1': True}
 ALL, MADE_GROUP, HELDOUT = 'all', 'made', 'heldout'
 MADE_SHOTS = 4
 _MANY = 16  # tasks that an error does not list
+_LONGEST = 120  # bytes of a name: files have 255
+_NUMBER = re.compile(r'[0-9]+(\.[0-9]*)?|\.[0-9]+', re.ASCII)
 
 
 def tasks_of(
@@ -115,7 +117,8 @@ def _known(rows: dict[str, dict[str, str]], name: str = '') -> str:
         what = f'the tasks {", ".join(tasks)}'
     else:
         what = f'{len(tasks)} tasks' + (f', as {", ".join(like)}' if like else '')
-    return f'the groups {", ".join([*groups, ALL, MADE_GROUP])} and {what}'
+    groups += [ALL, MADE_GROUP] if rows else [MADE_GROUP]
+    return f'the group{"s" * bool(rows)} {", ".join(groups)} and {what}'
 
 
 def _made() -> dict[str, Task]:
@@ -144,7 +147,11 @@ def _rows(folder: epath.Path) -> dict[str, dict[str, str]]:
     rows: dict[str, dict[str, str]] = {}
     with naming(folder):
         files = sorted(folder.glob('*.csv'), key=str)
+    groups: dict[str, epath.Path] = {}
     for file in files:
+        other = groups.setdefault(file.stem.lower(), file)
+        if other != file:
+            raise ValueError(f'{other} and {file} are both the group {file.stem.lower()}; rename one')
         for row in _table(file):
             name = row['task']
             if name in rows:
@@ -152,7 +159,8 @@ def _rows(folder: epath.Path) -> dict[str, dict[str, str]]:
             rows[name] = row
     for row in rows.values():
         if row['group'] in rows or row['group'] in (ALL, MADE_GROUP, HELDOUT):
-            raise ValueError(f'{row["where"]}: a table cannot be called {row["group"]}, as others are; rename the file')
+            what = f'the task of {rows[row["group"]]["where"]}' if row['group'] in rows else 'something else'
+            raise ValueError(f'{row["where"]}: the table is called {row["group"]}, as is {what}; rename its file')
     return rows
 
 
@@ -177,9 +185,14 @@ def _table(file: epath.Path) -> Iterator[dict[str, str]]:
             for name in _NEEDED:
                 if not row[name]:
                     raise ValueError(f'{where}: {name} is empty; say it, or remove the line')
-            if row['task'] == HELDOUT or _UNNAMED.search(row['task']):
+            if row['task'] in (ALL, MADE_GROUP, HELDOUT) or _UNNAMED.search(row['task']):
                 raise ValueError(
                     f'{where}: a task cannot be called {row["task"]!r}, which means something else; rename it'
+                )
+            if len(row['task'].encode()) > _LONGEST:
+                raise ValueError(
+                    f'{where}: task {row["task"][:20]}… has a name of {len(row["task"].encode())} bytes; files are called '
+                    f'by it: {_LONGEST} at most'
                 )
             unsaid = {'shot_file': '', 'by_category': ''} | _UNSAID.get(row['task'], {})
             row |= {name: row.get(name, '').strip() or value for name, value in unsaid.items()}
@@ -202,8 +215,10 @@ def _task(row: dict[str, str]) -> Task:
     ):
         if value not in known:
             raise ValueError(f'{where}: {what} is {value!r}; it is one of {", ".join(filter(None, known))}')
-    if not shots.isdecimal():
-        raise ValueError(f'{where}: num_fewshot is {shots!r}; it is a whole number, 0 or more')
+    if not (shots.isascii() and shots.isdecimal() and len(shots) < 10):
+        raise ValueError(f'{where}: num_fewshot is {shots!r:.40}; it is a whole number, 0 or more')
+    if said['file'].startswith(f'{MADE_GROUP}:'):
+        raise ValueError(f'{where}: file is {said["file"]}; what is made is asked for by that name, and is in no table')
     return Task(
         name=said['task'],
         kind=_KIND_OF[kind],
@@ -225,13 +240,12 @@ def _chance(said: dict[str, str], kind: str) -> float:
     text = said.get('random_baseline') or said.get('chance_from_file')
     if not text and kind in ('multiple_choice', 'schema'):
         raise ValueError(f'{said["where"]}: random_baseline is empty; say what guessing scores, in per cent')
-    try:
-        per_cent = float(text or 0)
-    except ValueError:
-        raise ValueError(f'{said["where"]}: random_baseline is {text!r}; it is a number, in per cent') from None
-    if not 0 <= per_cent < 100:
+    if text and not _NUMBER.fullmatch(text):
+        raise ValueError(f'{said["where"]}: random_baseline is {text!r}; it is a number, in per cent, as 40.3')
+    chance = round(float(text or 0) / 100, 12)  # 40.3 is 0.403
+    if not 0 <= chance < 1:
         raise ValueError(f'{said["where"]}: random_baseline is {text}; it is per cent, from 0 to below 100')
-    return round(per_cent / 100, 12)  # 40.3 is 0.403
+    return chance
 
 
 def _text(cell: str) -> str:

@@ -9,6 +9,7 @@ from etils import epath
 from smelt_jax.config import RunConfig
 from smelt_jax.data.manifest import FILE_NAME, Manifest, load_manifest, load_tokenizer
 from smelt_jax.data.tokenizer import Tokenizer
+from smelt_jax.model.config import ModelConfig
 from smelt_jax.model.transformer import Transformer
 from smelt_jax.parallel.devices import Devices
 from smelt_jax.runs import RunDir
@@ -64,11 +65,7 @@ def tokenizer_of(workdir: epath.PathLike, pack: str = '') -> tuple[Tokenizer, Ma
       FileNotFoundError: no run directory.
       ValueError: the pack is gone, damaged, or has another tokenizer.
     """
-    run_dir = RunDir(workdir)
-    folder, wanted = pack or run_dir.config().data.pack, run_dir.lineage().tokenizer
-    remedy = f'bring it back, or give --pack=DIR of one with the same tokenizer ({wanted[:12]})'
-    if not pack and not (reach(folder) / FILE_NAME).exists():
-        raise ValueError(f'{folder}, the pack that {workdir} read, is gone, and with it the tokenizer; {remedy}')
+    folder, wanted = pack_of(workdir, pack), RunDir(workdir).lineage().tokenizer
     manifest = load_manifest(folder)
     if manifest.tokenizer_fingerprint != wanted:
         raise ValueError(
@@ -76,3 +73,25 @@ def tokenizer_of(workdir: epath.PathLike, pack: str = '') -> tuple[Tokenizer, Ma
             f'with another one ({wanted[:12]}); give --pack=DIR of one that has it'
         )
     return load_tokenizer(folder), manifest
+
+
+def require_visits(workdir: epath.PathLike, model: ModelConfig, visits: int) -> None:
+    """Raises ValueError, naming the run, if its model cannot be executed with so many visits."""
+    if visits > 1 and not model.loop.length:
+        raise ValueError(f'visits={visits} of {workdir}: its model has no loop; leave visits out')
+    try:
+        model.at_visits(visits).check()
+    except ValueError as error:
+        raise ValueError(f'visits={visits} of {workdir}: {error}') from None
+
+
+def pack_of(workdir: epath.PathLike, pack: str = '') -> str:
+    """The folder of `pack`, or else of the pack that a run read. ValueError if that is gone."""
+    run_dir = RunDir(workdir)
+    folder = pack or run_dir.config().data.pack
+    if not pack and not (reach(folder) / FILE_NAME).exists():
+        raise ValueError(
+            f'{folder}, the pack that {workdir} read, is gone, and with it the tokenizer; bring it back, or give --pack=DIR of '
+            f'one with the same tokenizer ({run_dir.lineage().tokenizer[:12]})'
+        )
+    return folder

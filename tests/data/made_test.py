@@ -11,6 +11,7 @@ from packs import documents_in, small_config
 from smelt_jax.data import made, tokenizer
 from smelt_jax.data.packing import pack
 from smelt_jax.data.rows import PackedRows
+from smelt_jax.tasks.reading import MADE_EXAMPLES
 
 CLOSERS = dict(zip('([{<', ')]}>', strict=True))
 
@@ -113,10 +114,8 @@ def test_chance_is_what_guessing_scores(name: str) -> None:
         options = {'dyck': 4, 'copy': 26, 'induction': len(set(context[6:])) - 3}[name]
         return float(options) ** -len(continuation.split())
 
-    random = np.random.default_rng(0)
-    maker = getattr(made, name)
-    mean = np.mean([guess(*maker(random)) for _ in range(20_000)])
-    assert abs(mean - made.CHANCE[name]) < 0.03 * made.CHANCE[name]
+    mean = np.mean([guess(*pair) for pair in made.pairs(name, MADE_EXAMPLES, seed=0, heldout=True)])
+    assert abs(mean - made.CHANCE[name]) < 0.005 * made.CHANCE[name]
 
 
 def test_documents_hold_one_pair_or_many() -> None:

@@ -2,12 +2,16 @@
 
 import json
 import shutil
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from runs_helper import edit
 from small_tasks import ROWS
 
+from smelt_jax.config import RunConfig
+from smelt_jax.evaluate.downstream import picked
 from smelt_jax.parallel import processes
 from smelt_jax.runs import RunDir
 
@@ -34,6 +38,8 @@ def test_two_checkpoints_are_compared_on_the_same_examples(ask: Callable, run_di
     ('given', 'complaint'),
     [
         ({'tasks': ['smal']}, 'smal'),
+        ({'tasks': []}, '--tasks= names none; give some, or leave it out for heldout'),
+        ({'shots': ['9' * 5000]}, '--shots=9+: .* is no whole number from 0 on'),
         ({'task_dir': '/nowhere'}, '--task_dir=/nowhere is no folder'),
         ({'visits': ['0']}, "--visits=0: '0' is no whole number from 1 on"),
         ({'visits': ['2', '2']}, '--visits=2,2 says a number twice'),
@@ -101,11 +107,67 @@ def test_only_the_first_process_reads_outcomes(ask: Callable, run_dir: RunDir, m
 
 
 def test_visits_that_a_model_cannot_take(ask: Callable, looped, make_run: Callable, tmp_path: Path):
-    from runs_helper import edit
-
     flat = make_run(tmp_path / 'flat', edit(looped, model__loop__length=0, model__loop__visits=1), 5)
-    with pytest.raises(ValueError, match=r'--visits=2 of .*flat: '):
+    with pytest.raises(ValueError, match=r'visits=2 of .*flat: its model has no loop; leave visits out'):
         ask('choice', checkpoints=[(str(flat.path), None)], visits=['1', '2'])
+
+
+def test_one_without_a_loop_is_beside_each_number_of_visits(
+    ask: Callable, run_dir: RunDir, looped: RunConfig, make_run: Callable, tmp_path: Path
+):
+    flat = make_run(tmp_path / 'flat', edit(looped, name='flat', model__loop__length=0, model__loop__visits=1), 5)
+    both = {'checkpoints': [(str(run_dir.path), 10)], 'against': [(str(flat.path), 5)]}
+    found = ask('choice', visits=['1', '3'], **both).data['comparisons']
+    assert [(one['reference'], one['other']) for one in found] == [
+        ('flat@5, 1 visit(s)', 'tiny@10, 1 visit(s)'),
+        ('flat@5, 1 visit(s)', 'tiny@10, 3 visit(s)'),
+    ]
+    (alone,) = ask('choice', visits=['3'], **both).data['comparisons']
+    assert alone == found[1]
+    both = {'checkpoints': both['against'], 'against': both['checkpoints']}
+    assert [one['reference'] for one in ask('choice', visits=['1', '3'], **both).data['comparisons']] == [
+        'tiny@10, 1 visit(s)', 'tiny@10, 3 visit(s)',
+    ]  # fmt: skip
+
+
+def test_a_group_has_a_mean_at_each_number_of_shots(ask: Callable, run_dir: RunDir):
+    answer = ask('small', shots=['0', '1'], seeds=2)
+    means = [record for record in answer.data['records'] if record['task'] == 'small']
+    assert [(record['shots'], record['tasks']) for record in means] == [(0, 4), (1, 4)]
+    for mean in means:
+        parts: dict[str, list[float]] = {}
+        for one in answer.data['records']:
+            if one['task'] in ROWS and one['shots'] == mean['shots']:
+                parts.setdefault(one['task'], []).append(one['completion'])
+        expected = statistics.fmean(statistics.fmean(part) for part in parts.values())
+        assert mean['completion'] == pytest.approx(expected)
+    assert {record['task'] for record in run_dir.records()} == set(ROWS)  # that of the tasks' own shots is recorded
+
+
+def test_outcomes_say_which_example_and_what_was_generated(ask: Callable, run_dir: RunDir):
+    ask('say', 'choice', limit=3, new_tokens=2)
+    for task, others in (('say', {'text'}), ('choice', set())):
+        (file,) = (run_dir.outcomes / '10').glob(f'{task}-*')
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        assert [line['example'] for line in lines] == picked(len(ROWS[task]), 3)
+        assert all(line.keys() == {'example', 'right', 'nats', 'tokens'} | others for line in lines)
+
+
+def test_no_two_tasks_share_a_file_of_outcomes(ask: Callable, run_dir: RunDir, folder: Path, tmp_path: Path):
+    own = shutil.copytree(folder, tmp_path / 'own')
+    (own / 'small.csv').write_text((own / 'small.csv').read_text().replace('\nchoice,', '\nmade-dyck,'))
+    ask('made-dyck', 'made:dyck', task_dir=str(own), limit=3, shots=['0'])
+    assert len(list((run_dir.outcomes / '10').iterdir())) == 2
+
+
+def test_the_pack_of_a_run_is_gone(ask: Callable, looped: RunConfig, make_run: Callable, tmp_path: Path):
+    pack = shutil.copytree(looped.data.pack, tmp_path / 'pack')
+    moved = make_run(tmp_path / 'moved', edit(looped, data__pack=str(pack)), 5)
+    shutil.rmtree(pack)
+    given = {'checkpoints': [(str(moved.path), 5)]}
+    with pytest.raises(ValueError, match=r'pack, the pack that .*moved read, is gone, .* or give --pack=DIR of one'):
+        ask('choice', **given)
+    assert ask('choice', pack=looped.data.pack, **given).data['records']
 
 
 def test_the_command(smelt: Callable, run_dir: RunDir, folder: Path, quick_env: dict, tmp_path: Path):

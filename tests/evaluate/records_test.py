@@ -100,7 +100,7 @@ def test_what_cannot_be_evaluated_is_named(
 
 def test_a_model_without_a_loop_has_one_visit(looped: RunConfig, make_run: Callable, tmp_path: Path) -> None:
     flat = edit(looped, model=RUN.model)
-    with pytest.raises(ValueError, match=r'model\.loop\.visits=2 with length=0'):
+    with pytest.raises(ValueError, match=r'visits=2 of .*: its model has no loop; leave visits out'):
         evaluate(str(make_run(tmp_path / 'run', flat, 5).path), visits=2)
 
 

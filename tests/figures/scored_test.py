@@ -140,7 +140,10 @@ def test_depth_of_a_group_is_what_its_own_records_say(frame: Frame) -> None:
     assert points(figure, 1)[COLOURS[1]] == pytest.approx(np.array([[1, 2.9], [2, 2.8], [3, 2.7]]))
     (curve,) = along_visits(scored(frame, 'core', ['visits<3', 'name==a-smelt']))
     assert list(curve.points) == [1, 2]
-    with pytest.raises(ValueError, match='at no number of visits'):  # its own records are of both tasks
+    # its own records are of both tasks
+    with pytest.raises(
+        ValueError, match=r'no mean over 1 task\(s\) of core; .* --tasks=core, without --shots, adds it'
+    ):
         along_visits(scored(frame, 'core', exclude=['task==copa']))
 
 
@@ -194,7 +197,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
         'the records of core are at 4 shots alone; smelt evaluate --shots=…',
     ),
     (('depth', '--task=core', '--where=visits==2'), 'the records of core are at 2 visits alone'),
-    (('depth', '--task=copa'), '10 curves in one figure: 7 can be told apart; choose with --where='),
+    (('depth', '--task=copa'), "10 curves in one figure, as 'a-baseline"),
     (('depth', '--task=copa', '--score=loss'), '--score=loss: it is one of accuracy, centered'),
     (('shots', '--task=copa', '--where=shots==9'), '--where=shots==9 leaves none of'),
     (('shots', '--task=copa', '--records=scores.csv'), '--records are tables; these curves are of records.jsonl'),
@@ -217,6 +220,9 @@ def test_records_that_are_not_alike_are_named(tmp_path: Path) -> None:
         write(tmp_path / what, [of_task('a', 'copa', 1, 0), of_task('a', 'copa', 1, 1, **{what: value})])
         with pytest.raises(ValueError, match=rf'line 2: {what} of copa is .* and {value}; evaluate both alike'):
             scored(read([str(tmp_path / what)]), 'copa')
+    write(tmp_path / 'trial', [of_task('a', 'copa', 1, 0), of_task('a', 'copa', 1, 0, examples=50)])
+    with pytest.raises(ValueError, match=r'examples of copa is .*, or choose with --where=examples==50'):
+        scored(read([str(tmp_path / 'trial')]), 'copa')
     write(tmp_path / 'none', [heldout('a', 1)])
     with pytest.raises(ValueError, match='the records are of no task'):
         scored(read([str(tmp_path / 'none')]), 'copa')

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import pytest
 from absl import flags
 from packs import sentences, small_pack
@@ -80,10 +81,12 @@ def test_an_empty_prompt_begins_with_eos(trunk: Path) -> None:
     assert prompt_tokens('ab', tokenizer).tolist() == tokenizer.encode('ab').tolist()
 
 
-def test_what_cannot_be_asked_is_said(trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_cannot_be_asked_is_said(
+    trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(FileNotFoundError, match=r'gone is no run directory'):
         ask(str(tmp_path / 'gone'), None, ['a'], SHORT)
-    with pytest.raises(ValueError, match=r'visits=2 with length=0'):
+    with pytest.raises(ValueError, match=r'visits=2 of .*: its model has no loop; leave visits out'):
         ask(str(trunk), None, ['a'], SHORT, visits=2)
     with pytest.raises(ValueError, match=r'prompt 2 has 33 tokens, and a row of training had 32; .*--beyond'):
         ask(str(trunk), None, ['a', 'x' * 33], SHORT)
@@ -91,6 +94,15 @@ def test_what_cannot_be_asked_is_said(trunk: Path, tmp_path: Path, capsys: pytes
     (found,), _ = ask(str(trunk), None, ['x' * 33], SHORT, beyond=True)
     assert found.tokens == 12 or found.end == 'eos'
     assert capsys.readouterr().err.startswith('note: 33 + 12 tokens; positions from 32 on')
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.')
+
+    monkeypatch.setattr('smelt_jax.generate.ask.generate', exhausted)
+    with pytest.raises(
+        ValueError, match=r'no memory for 2 prompts of up to 3 tokens and 12 more .*; lower --new_tokens'
+    ):
+        ask(str(trunk), None, ['abc', 'a'], SHORT)
 
 
 @pytest.fixture

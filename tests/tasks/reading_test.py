@@ -43,6 +43,11 @@ BAD = [
     ('multiple_choice', changed('multiple_choice', gold=None), 'has no gold'),
     ('multiple_choice', changed('multiple_choice', gold=4), 'gold is 4, and there are candidates 0 to 3'),
     ('multiple_choice', changed('multiple_choice', gold=-1), 'gold is -1'),
+    (
+        'multiple_choice',
+        '{"query": "x", "choices": ["a", "b", "a"], "gold": 2}',
+        'choice 0 is the text of the gold one, 2',
+    ),
     ('multiple_choice', changed('multiple_choice', gold=1.0), 'gold is 1.0, not a whole number'),
     ('multiple_choice', changed('multiple_choice', gold=True), 'gold is True, not a whole number'),
     ('multiple_choice', changed('multiple_choice', category=5), 'category is 5, not a text'),

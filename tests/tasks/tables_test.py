@@ -164,7 +164,21 @@ def test_a_folder_or_a_file_that_is_not_there(folder: epath.Path) -> None:
         (f'{HEAD}\nheldout,b,schema,0,50,\n', "line 2: a task cannot be called 'heldout'"),
         (f'{HEAD}\n../x,b,schema,0,50,\n', "line 2: a task cannot be called '../x'"),
         (f'{HEAD}\nmade:dyck,b,schema,0,50,\n', "line 2: a task cannot be called 'made:dyck'"),
-        (f'{HEAD}\nnew,b,schema,0,50,\n', 'a table cannot be called new'),
+        (
+            f'{HEAD}\nnew,b,schema,0,50,\n',
+            r'line 2: the table is called new, as is the task of .*New\.csv, line 2; rename',
+        ),
+        (f'{HEAD}\nmade,b,schema,0,50,\n', "line 2: a task cannot be called 'made'"),
+        (
+            f'{HEAD}\n{"x" * 121},b,schema,0,50,\n',
+            r'task xxxxxxxxxxxxxxxxxxxx… has a name of 121 bytes; .* 120 at most',
+        ),
+        (f'{HEAD}\na,b,schema,{"9" * 5000},50,\n', 'line 2: num_fewshot is .*; it is a whole number, 0 or more'),
+        (f'{HEAD}\na,b,schema,\u0661,50,\n', 'line 2: num_fewshot is'),
+        (f'{HEAD}\na,b,schema,0,5_0,\n', "line 2: random_baseline is '5_0'"),
+        (f'{HEAD}\na,b,schema,0,-0,\n', "line 2: random_baseline is '-0'"),
+        (f'{HEAD}\na,b,schema,0,99.9999999999999,\n', 'it is per cent, from 0 to below 100'),
+        (f'{HEAD}\na,made:dyck,schema,0,50,\n', 'line 2: file is made:dyck; what is made is asked for by that name'),
     ],
 )
 def test_tables_that_are_wrong(folder: epath.Path, table: str, complaint: str) -> None:
@@ -172,6 +186,12 @@ def test_tables_that_are_wrong(folder: epath.Path, table: str, complaint: str) -
     with pytest.raises(ValueError, match=complaint) as error:
         tasks_of(['core'], folder)
     assert '\n' not in str(error.value)
+
+
+def test_two_tables_of_one_group(folder: epath.Path) -> None:
+    (folder / 'Core.csv').write_text(f'{HEAD}\na,b,schema,0,50,\n')
+    with pytest.raises(ValueError, match=r'CORE\.csv and .*Core\.csv are both the group core; rename one'):
+        tasks_of(['colours'], folder)
 
 
 @pytest.mark.skipif(not REAL.exists(), reason='no task files here')
