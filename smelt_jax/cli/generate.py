@@ -1,7 +1,7 @@
 """Continues prompts with a trained model.
 
     smelt generate --checkpoint=runs/smelt --prompt='The committee shall' --new_tokens=100
-    smelt generate --checkpoint=runs/smelt@1000 --prompt_file=prompts.txt --visits=3 --temperature=0 --stop='\n' --json
+    smelt generate --checkpoint=runs/smelt@1000 --prompt_file=prompts.txt --visits=3 --temperature=0 --stop='\\n' --json
 
 Text is printed as it comes; of several prompts one after the other, each under its heading. Draws depend on --seed, the
 prompt's number and the place of the token: the same command prints the same text, and another prompt beside it changes
