@@ -53,6 +53,7 @@ RUN = RunConfig(
 # KILL_AT is written and the file THERE exists, or when the save of step KILL_IN_SAVE has begun. Or fails, at FAIL_AT.
 KILLED = """
 import json, os, signal, sys, time
+from smelt_jax.parallel import processes
 from smelt_jax.train.checkpoints import Checkpoints
 from smelt_jax.train import loop
 from smelt_jax.train.watch import Watch
@@ -92,6 +93,12 @@ after(Watch, 'follow', note)
 after(Report, 'log', die_at('KILL_AT'))
 after(Watch, 'follow', fail)
 after(Checkpoints, 'save', die_at('KILL_IN_SAVE'))
+
+def looked_around():
+    look_around()
+    time.sleep(int(os.environ.get('LATE', 0)))
+
+look_around, processes.look_around = processes.look_around, looked_around
 
 from smelt_jax.cli.main import main
 sys.exit(main(sys.argv[1:]))

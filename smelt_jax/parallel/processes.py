@@ -31,7 +31,8 @@ def meet(where: str) -> None:
 
 
 def agree(remedy: str, **facts: str) -> None:
-    """Raises ValueError, in every process, if one of them has other `facts` than process 0, naming both."""
+    """Raises ValueError, in every process, if one of them has other `facts` than process 0, naming both. They have parted then:
+    it is the end of a run."""
     if jax.process_count() == 1:
         return
     digests_X = [hashlib.sha256(fact.encode()).digest()[:4] for fact in facts.values()]
@@ -40,6 +41,7 @@ def agree(remedy: str, **facts: str) -> None:
     for name, digest_P in zip(facts, all_PX.T, strict=True):
         others = [str(number) for number in np.flatnonzero(digest_P != digest_P[0])]
         if others:
+            part()  # all have heard it: that one says so first and ends must not end the others
             raise ValueError(f'process {", ".join(others)} has another {name} than process 0; {remedy}')
 
 
