@@ -51,6 +51,7 @@ RUN = RunConfig(
 
 # `smelt ARGS`, which writes the rows of every update into ROWS and dies by SIGKILL at a given moment: once the line of step
 # KILL_AT is written and the file THERE exists, or when the save of step KILL_IN_SAVE has begun. Or fails, at FAIL_AT.
+# One that fails says so LATE seconds later than it would.
 KILLED = """
 import json, os, signal, sys, time
 from smelt_jax.parallel import processes
